@@ -77,7 +77,6 @@ class Dialect(Protocol):
         """Return the programs of a policy's rules.
 
         Args:
-            policy: The object.
             given: Values that the caller provides in place of context entries, by rule.
 
         Raises:

@@ -137,7 +137,6 @@ def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) 
     """Return the compiled form of a policy object of any known language.
 
     Args:
-        policy: The object.
         given: Values that the caller provides in place of context entries, by rule.
 
     Raises:

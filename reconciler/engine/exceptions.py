@@ -109,7 +109,6 @@ def excepting_target(
         context: Of the trigger, with the rule's entries; the target is bound here.
     """
     meta = obj.get("metadata") or {}
-    sent = bool((context.data.get("request") or {}).get("operation"))
     subject = Subject(
         group=kind.group,
         version=kind.version,
@@ -118,6 +117,7 @@ def excepting_target(
         name=meta.get("name", ""),
         namespace=meta.get("namespace", ""),
         obj=obj,
+        operation=(context.data.get("request") or {}).get("operation") or "",
         namespace_labels=namespace_labels,
         allowance=context.allowance,
     )
@@ -125,10 +125,7 @@ def excepting_target(
     return tuple(
         item.key
         for item in exceptions
-        if item.targets
-        and (item.background or sent)
-        and item.matcher.evaluate(subject).decision is Decision.MATCH
-        and item.passes(bound)
+        if item.targets and item.match(subject) is Decision.MATCH and item.passes(bound)
     )
 
 

@@ -33,10 +33,6 @@ the object that the cluster policies left. Within a tier, policies apply in the 
 def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
     """Return the compiled policy.
 
-    Args:
-        policy: The policy.
-        dialect: The name of this dialect.
-
     Raises:
         InvalidPolicy: The policy is invalid; it holds all errors with their locations.
     """

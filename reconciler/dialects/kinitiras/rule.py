@@ -50,7 +50,6 @@ def read_spec(
     """Return the selectors of a policy, without which everything is selected, and its rules.
 
     Args:
-        raw: As decoded.
         validates: The policy is one that refuses requests.
         home: The namespace to which the policy is confined; empty where it is not.
 

@@ -186,8 +186,6 @@ def read_template(raw: Any, location: str, home: str) -> TemplateEdit:
     """Read a typed edit.
 
     Args:
-        raw: As decoded.
-        location: In the policy.
         home: The namespace to which the policy is confined; empty where it is not.
 
     Raises:

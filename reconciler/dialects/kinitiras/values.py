@@ -140,8 +140,6 @@ def read_reference(raw: Any, location: str, home: str) -> PartOf:
     """Read a reference.
 
     Args:
-        raw: As decoded.
-        location: In the policy.
         home: The namespace to which the policy is confined; empty where it is not.
 
     Raises:

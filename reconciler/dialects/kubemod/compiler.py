@@ -32,10 +32,6 @@ _NAMESPACE: Final = ("request", "namespace")
 def compile_rule(policy: Object, dialect: str) -> CompiledPolicy:
     """Return the compiled policy of a ModRule.
 
-    Args:
-        policy: The ModRule.
-        dialect: The name of this dialect.
-
     Raises:
         InvalidPolicy: The rule is invalid; it holds all errors with their locations.
     """

@@ -36,11 +36,6 @@ class Value:
     def of(self, view: View, item: Any = None, keys: Sequence[int | str] = ()) -> Any:
         """Return the value for one hit.
 
-        Args:
-            view: Of the object.
-            item: The value of ``.SelectedItem``.
-            keys: The values of ``.SelectKeyParts``.
-
         Raises:
             EvaluationError: The template fails, or renders invalid YAML.
         """

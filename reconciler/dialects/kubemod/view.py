@@ -65,8 +65,6 @@ class View:
 
     Attributes:
         context: Of the request with the object.
-        obj: The object.
-        references: The references that the rule names.
         plain: The object without references and managed fields.
     """
 

@@ -125,7 +125,6 @@ class StrategicPatch:
 
         Args:
             patch: The compiled patch after variable substitution.
-            resource: The object to be patched.
             keys: The merge keys that identify the elements which a template matches.
             allowance: What matching may cost.
 

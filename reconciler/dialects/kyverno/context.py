@@ -31,10 +31,7 @@ def compile_entries(
     """Return the entries and the scope after them; each may use those before it.
 
     Args:
-        raw: The list.
-        location: Of the list.
         scope: The names that are known before the list.
-        origin: Of the rule.
         errors: Collects the errors. The name of an entry with an error is still in the scope, so
             that its readers cause no further errors.
     """

@@ -118,7 +118,6 @@ def decode(text: str, *, location: str, rule: str = "") -> Decoded:
 
     Args:
         text: In YAML or JSON.
-        location: Of the patch in the policy.
         rule: The name of its rule; empty inside of a foreach, where paths may have variables.
 
     Raises:

@@ -54,8 +54,7 @@ class KyvernoRule:
     @property
     def loads(self) -> bool:
         """Return whether any context entry is not a variable."""
-        lists = (entries for _, entries in self.entry_lists())
-        return any(not isinstance(entry, VariableEntry) for found in lists for entry in found)
+        return any(not isinstance(entry, VariableEntry) for entry in self._entries())
 
     def bind(self, context: Context) -> Context:
         """Return a context with ``images`` and the entries of the rule."""
@@ -112,12 +111,9 @@ class KyvernoRule:
 
     def global_entries(self) -> frozenset[str] | None:
         """Return the GlobalContextEntries that the rule reads, None where a variable names one."""
-        found = set[str]()
-        for _, entries in self.entry_lists():
-            for entry in entries:
-                if isinstance(entry, GlobalEntry):
-                    found.add(constant(entry.reference).partition(".")[0])
-        return None if "" in found else frozenset(found)
+        entries = (entry for entry in self._entries() if isinstance(entry, GlobalEntry))
+        found = frozenset(constant(entry.reference).partition(".")[0] for entry in entries)
+        return None if "" in found else found
 
     def readers(self) -> Readers:
         """Yield the templates and expressions of all parts of the rule."""
@@ -130,6 +126,9 @@ class KyvernoRule:
             yield f"{target.location}.context", target.entries
         for block in self.blocks():
             yield f"{block.location}.context", block.entries
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for _, entries in self.entry_lists() for entry in entries)
 
     def blocks(self) -> Iterator[ForeachEdit]:
         """Yield each foreach of the rule, before those nested in it."""

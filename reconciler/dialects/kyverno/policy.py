@@ -59,7 +59,6 @@ def compile_policy(policy: Object, *, given: Mapping[str, Given] | None = None) 
     controllers of Pods.
 
     Args:
-        policy: The object.
         given: Values that the caller provides in place of context entries, by rule; such an
             entry is neither compiled nor read.
 

@@ -42,7 +42,6 @@ def target_need(target: Target, matcher: Matcher, *, namespace: str) -> TargetNe
     """Return the rights that a target needs.
 
     Args:
-        target: The compiled target.
         matcher: Of its rule; it limits the namespaces of a target in the trigger's namespace.
         namespace: Of a namespaced policy, else empty.
     """

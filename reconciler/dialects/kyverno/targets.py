@@ -48,7 +48,6 @@ def resolve(index: int, target: Target, context: Context, *, policy_namespace: s
 
     Args:
         index: Position of the target in its rule.
-        target: The compiled target.
         context: With ``request.*``; a target is not bound yet.
         policy_namespace: Of a namespaced Policy, the only namespace of its targets; else empty.
 

@@ -85,8 +85,6 @@ def checked_template(
     """Return a compiled document that uses only names in its scope.
 
     Args:
-        document: The JSON tree.
-        location: Of the document in the policy.
         scope: The names that are known where it is rendered.
         mirrors: The document has the shape of the target, so that it may use ``{{ @ }}``.
         within: As of `compile_template`.

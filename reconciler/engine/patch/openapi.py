@@ -16,7 +16,7 @@ _MERGE_KEY: Final = "x-kubernetes-patch-merge-key"
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _MAP_KEYS: Final = "x-kubernetes-list-map-keys"
 _KINDS: Final = "x-kubernetes-group-version-kind"
-_METADATA: Final = SHIPPED.schema("v1", "ConfigMap")
+_METADATA: Final = SHIPPED.kinds["v1", "ConfigMap"]
 
 
 def read_document(document: Mapping[str, Any]) -> Kinds:
@@ -63,10 +63,8 @@ def _defined(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Schema]
     for version in _list(spec.get("versions")):
         root = _map(_map(_map(version).get("schema")).get("openAPIV3Schema"))
         known = _Reader({}).inline(root)
-        fields = {**(known.fields if known else {})}
-        if _METADATA is not None:
-            # Every object has metadata, which a CustomResourceDefinition does not describe.
-            fields |= _METADATA.fields
+        # Every object has metadata, which a CustomResourceDefinition does not describe.
+        fields = {**(known.fields if known else {}), **_METADATA.fields}
         key = (f"{spec.get('group')}/{_map(version).get('name')}", kind)
         yield key, Schema(fields=fields)
 

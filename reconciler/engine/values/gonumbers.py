@@ -40,7 +40,6 @@ def parse_integer(text: str, base: int, *, low: int, high: int) -> int | None:
         text: A sign is allowed only if `low` is negative.
         base: 0 allows a prefix (``0x``, ``0o``, ``0b``, ``0``) and underscores between digits.
         low: The smallest value; 0 for an unsigned number.
-        high: The largest value.
     """
     signed = text[:1] in {"+", "-"}
     if signed and not low:

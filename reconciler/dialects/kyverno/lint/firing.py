@@ -16,7 +16,6 @@ def firing_findings(program: Program, *, background: bool) -> Iterator[Finding]:
     """Yield findings about when a rule fires.
 
     Args:
-        program: The rule, compiled.
         background: Whether the policy also runs without a request, by ``spec.background``.
     """
     place = program.origin.location

@@ -20,12 +20,7 @@ _WORD, _DIGIT = "x", "1"
 
 
 def patch_findings(program: Program, rule: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield findings about the patches of a rule.
-
-    Args:
-        program: The rule, compiled.
-        rule: The same rule as written.
-    """
+    """Yield findings about the patches of a rule, given compiled and as written."""
     place = f"{program.origin.location}.mutate"
     # Preconditions of the rule see the trigger only, so they cannot detect earlier changes.
     guarded = all(target.preconditions is not None for target in parts_of(program).targets)

@@ -16,13 +16,7 @@ _CURE = "the controller refuses it too, whatever rights are granted"
 def protected_findings(
     program: Program, rule: Mapping[str, Any], guard: Guard
 ) -> Iterator[Finding]:
-    """Yield the fields and calls in a rule that no policy may use.
-
-    Args:
-        program: The rule, compiled.
-        rule: The same rule as written.
-        guard: Returns why a field or call is refused.
-    """
+    """Yield the fields and calls in a rule, given compiled and as written, that are refused."""
     if not program.changes_trigger:
         for block, place, _ in blocks(rule["mutate"], f"{program.origin.location}.mutate"):
             for where, field in (*_merged(block, place), *_operated(block, place)):

@@ -104,7 +104,6 @@ def compile_filter(raw: Any, location: str, *, section: Section, user_info: bool
 
     Args:
         raw: With ``resources``, ``subjects``, ``roles`` and ``clusterRoles``.
-        location: Of the filter in the policy.
         section: In match, kinds are required. In an exception, a selector of namespaces does not
             restrict namespaces themselves.
         user_info: Whether the policy may match by the user of a request.
@@ -123,7 +122,7 @@ def compile_filter(raw: Any, location: str, *, section: Section, user_info: bool
         kind_texts = errors.attempt(_read_texts, resources, "kinds", place) or ()
         if section == "match" and fields and not resources.get("kinds"):
             errors.add(InvalidPolicy(f"{place}.kinds", _NO_KINDS))
-        kinds = errors.attempt(_read_kinds, kind_texts, f"{place}.kinds") or ()
+        kinds = errors.attempt(read_each, _read_kind, kind_texts, f"{place}.kinds") or ()
         selector = errors.attempt(_read_selector, resources, "selector", place)
         namespace_selector = errors.attempt(_read_selector, resources, "namespaceSelector", place)
         operations = errors.attempt(_read_operations, resources, place) or ()
@@ -177,10 +176,6 @@ def _known_operation(operation: str, place: str) -> str:
         reason = f"unknown operation {operation!r}, use {', '.join(OPERATIONS)}"
         raise InvalidPolicy(place, reason)
     return operation
-
-
-def _read_kinds(texts: Sequence[str], place: str) -> tuple[KindSelector, ...]:
-    return read_each(_read_kind, texts, place)
 
 
 def _read_kind(text: str, place: str) -> KindSelector:

@@ -178,8 +178,6 @@ def compile_match(
     """Compile a rule's match and exclude.
 
     Args:
-        match: As written in the policy.
-        exclude: As written in the policy, or None.
         location: Of the rule, as ``spec.rules[0]``.
         namespace: Of a namespaced policy, else empty.
         user_info: Whether the policy may match by the user of a request.

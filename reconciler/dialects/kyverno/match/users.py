@@ -40,7 +40,8 @@ def compile_user_checks(
                 "background processing has no user; set spec.background=false to match by user"
             )
             raise InvalidPolicy(f"{location}.{field}", reason)
-    roles = _read_roles(raw, location)
+    place = f"{location}.roles"
+    roles = frozenset(read_each(_read_role, reading.strings(raw.get("roles"), place), place))
     if roles:
         yield Check(
             lambda subject: _overlap(roles, _user(subject).roles),
@@ -54,7 +55,7 @@ def compile_user_checks(
             "user info does not match clustersRoles for the given conditionBlock",
             _PENDING,
         )
-    subjects = _read_subjects(raw, location)
+    subjects = reading.each(_read_subject, raw.get("subjects"), f"{location}.subjects")
     if subjects:
         accepts = compile_subjects(subjects)
         yield Check(
@@ -91,21 +92,11 @@ def _overlap(wanted: frozenset[str], actual: Sequence[str] | None) -> bool | Non
     return None if actual is None else not wanted.isdisjoint(actual)
 
 
-def _read_roles(raw: Mapping[str, Any], location: str) -> frozenset[str]:
-    place = f"{location}.roles"
-    return frozenset(read_each(_read_role, reading.strings(raw.get("roles"), place), place))
-
-
 def _read_role(role: str, place: str) -> str:
     namespace, _, name = role.partition(":")
     if not namespace or not name or ":" in name:
         raise InvalidPolicy(place, f"{role!r} is not a role; write namespace:name")
     return role
-
-
-def _read_subjects(raw: Mapping[str, Any], location: str) -> tuple[Mapping[str, Any], ...]:
-    place = f"{location}.subjects"
-    return reading.each(_read_subject, raw.get("subjects"), place)
 
 
 def _read_subject(raw: Any, place: str) -> Mapping[str, Any]:

@@ -142,8 +142,6 @@ def compile_conditions(raw: Any, *, location: str, check: Check | None = None) -
     """Compile preconditions; null always holds.
 
     Args:
-        raw: As written in the policy.
-        location: Of the preconditions in the policy.
         check: Refuses an expression that is not allowed there.
 
     Raises:

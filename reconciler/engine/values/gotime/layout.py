@@ -57,11 +57,12 @@ def parse_time(layout: str, value: str) -> Instant:
     if found is None:
         raise ValueError("does not fit the layout")
     fields: _Fields = {}
+    name = ""
     for token, text in zip(tokens, found.groups(), strict=True):
         fields |= _CONVERT[_kind(token)](text)
-    written = zip(tokens, found.groups(), strict=True)
-    names = [text for token, text in written if _kind(token) == "MST"]
-    return _instant(fields, names[-1] if names else "")
+        if _kind(token) == "MST":
+            name = text
+    return _instant(fields, name)
 
 
 def _instant(fields: _Fields, name: str) -> Instant:
@@ -219,14 +220,6 @@ def _fraction(text: str) -> _Fields:
     return {"nanosecond": int(text[1:10].ljust(9, "0"))} if text else {}
 
 
-def _half(text: str) -> _Fields:
-    return {text.upper(): 1}
-
-
-def _nothing(_text: str) -> _Fields:
-    return {}
-
-
 def _zone(text: str) -> _Fields:
     found = _NUMERIC_ZONE.fullmatch(text)
     if found is None:
@@ -289,7 +282,7 @@ _CONVERT: Mapping[str, _Convert] = {
     "06": _short_year,
     **dict.fromkeys(("January", "Jan"), _month_name),
     **dict.fromkeys(("1", "01"), _within("month", 1, 12)),
-    **dict.fromkeys(("Monday", "Mon"), _nothing),
+    **dict.fromkeys(("Monday", "Mon"), lambda _: {}),
     **dict.fromkeys(("2", "_2", "02"), _within("day", 0, 99)),
     **dict.fromkeys(("__2", "002"), _within("year_day", 0, 999)),
     "15": _within("hour", 0, 23),
@@ -297,7 +290,7 @@ _CONVERT: Mapping[str, _Convert] = {
     **dict.fromkeys(("4", "04"), _within("minute", 0, 59)),
     **dict.fromkeys(("5", "05"), _second),
     "fraction": _fraction,
-    **dict.fromkeys(("PM", "pm"), _half),
+    **dict.fromkeys(("PM", "pm"), lambda text: {text.upper(): 1}),
     "MST": _zone_name,
     "zone": _zone,
 }
