@@ -10,7 +10,13 @@ from reconciler.dialects.kyverno.match import Matcher
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, merges
 from reconciler.dialects.kyverno.naming import is_named_by_content
 from reconciler.dialects.kyverno.preconditions import Conditions
-from reconciler.dialects.kyverno.readers import Readers, of_rule
+from reconciler.dialects.kyverno.readers import (
+    Readers,
+    of_conditions,
+    of_edits,
+    of_entries,
+    of_target,
+)
 from reconciler.dialects.kyverno.rights import constant, entry_right, target_need
 from reconciler.dialects.kyverno.targets import Target, resolve
 from reconciler.engine.context import Context
@@ -117,7 +123,11 @@ class KyvernoRule:
 
     def readers(self) -> Readers:
         """Yield the templates and expressions of all parts of the rule."""
-        return of_rule(self.entries, self.preconditions, self.targets, self.edits)
+        yield from of_entries(self.entries)
+        yield from of_conditions(self.preconditions)
+        for target in self.targets:
+            yield from of_target(target)
+        yield from of_edits(self.edits)
 
     def entry_lists(self) -> Iterator[tuple[str, tuple[Entry, ...]]]:
         """Yield all lists of context entries in the rule, each with its location."""

@@ -25,25 +25,11 @@ _ANYTHING = compile_expression("@")
 _USER_ROOTS = frozenset({"serviceAccountName", "serviceAccountNamespace"})
 
 
-def of_rule(
-    entries: Sequence[Entry],
-    preconditions: Conditions | None,
-    targets: Sequence[Target],
-    edits: Sequence[Edit],
-) -> Readers:
-    """Yield the readers of the parts of a rule."""
-    yield from of_entries(entries)
-    yield from _of_conditions(preconditions)
-    for target in targets:
-        yield from of_target(target)
-    yield from of_edits(edits)
-
-
 def of_target(target: Target) -> Readers:
     """Yield the readers of one target."""
     yield from target.templates
     yield from of_entries(target.entries)
-    yield from _of_conditions(target.preconditions)
+    yield from of_conditions(target.preconditions)
 
 
 def of_edits(edits: Iterable[Edit]) -> Readers:
@@ -57,7 +43,7 @@ def of_edits(edits: Iterable[Edit]) -> Readers:
             case ForeachEdit():
                 yield edit.elements
                 yield from of_entries(edit.entries)
-                yield from _of_conditions(edit.preconditions)
+                yield from of_conditions(edit.preconditions)
                 yield from of_edits(edit.edits)
 
 
@@ -139,17 +125,14 @@ def _of_request(readers: Sequence[Template | Expression]) -> frozenset[str] | No
     return roots & _USER_ROOTS | {path[1] for path in paths if path[0] == "request"}
 
 
-def functions(readers: Readers) -> frozenset[str]:
-    """Return the names of the functions that readers call."""
-    expressions = (
-        expression
-        for reader in readers
-        for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
-    )
-    return frozenset[str]().union(*(expression.functions for expression in expressions))
+def expressions_of(readers: Iterable[Template | Expression]) -> Iterator[Expression]:
+    """Yield the expressions of readers."""
+    for reader in readers:
+        yield from reader.expressions if isinstance(reader, Template) else (reader,)
 
 
-def _of_conditions(conditions: Conditions | None) -> Readers:
+def of_conditions(conditions: Conditions | None) -> Readers:
+    """Yield the readers of preconditions."""
     if conditions is not None:
         yield from conditions.templates
 

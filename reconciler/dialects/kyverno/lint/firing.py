@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from reconciler.api.meta import ANNOTATION_EXISTING
 from reconciler.dialects.finding import Finding, note, refusal, warning
 from reconciler.dialects.kyverno.parts import parts_of
-from reconciler.dialects.kyverno.template import Template
+from reconciler.dialects.kyverno.readers import expressions_of
 from reconciler.engine.context import EVERYTHING, reads_user
 from reconciler.engine.program import Phase, Program
 
@@ -43,12 +43,7 @@ def unused_entries(program: Program) -> Iterator[Finding]:
 
 
 def _user_refused(program: Program) -> Iterator[Finding]:
-    readers = parts_of(program).readers()
-    expressions = (
-        expression
-        for reader in readers
-        for expression in (reader.expressions if isinstance(reader, Template) else (reader,))
-    )
+    expressions = expressions_of(parts_of(program).readers())
     sources = [item.source for item in expressions if any(map(reads_user, item.reads))]
     for source in dict.fromkeys(sources):
         yield refusal(

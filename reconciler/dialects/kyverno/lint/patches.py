@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.dialects.finding import Finding, Level, warning
+from reconciler.dialects.finding import Finding, Level
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.patchtext import parse_operations
-from reconciler.dialects.kyverno.readers import functions, of_edits, of_entries
-from reconciler.engine.outcome import Convergence
+from reconciler.dialects.kyverno.readers import expressions_of, of_edits, of_entries
 from reconciler.engine.patch import Operation, compile_operations
 from reconciler.engine.patch.paths import APPEND, render_pointer
 from reconciler.engine.program import Program
 from reconciler.errors import InvalidPolicy
-from reconciler.languages.jmespath import braces
-from reconciler.languages.jmespath.functions.registry import REGISTRY
+from reconciler.languages.jmespath import IMPURE, braces
 
 _TEXTS = frozenset({"labels", "annotations"})
 _WORD, _DIGIT = "x", "1"
@@ -96,8 +94,8 @@ def _append(place: str, operation: Operation, with_word: Operation, *, guarded: 
 def _unsettled(program: Program, place: str, *, guarded: bool) -> Iterator[Finding]:
     parts = parts_of(program)
     entries = (*parts.entries, *(one for item in parts.targets for one in item.entries))
-    called = functions(of_edits(parts.edits)) | functions(of_entries(entries))
-    impure = sorted(name for name in called & REGISTRY.keys() if not REGISTRY[name].pure)
+    expressions = expressions_of((*of_edits(parts.edits), *of_entries(entries)))
+    impure = sorted(IMPURE & {name for item in expressions for name in item.functions})
     if impure:
         names = ", ".join(f"{name}()" for name in impure)
         yield Finding(
@@ -108,10 +106,6 @@ def _unsettled(program: Program, place: str, *, guarded: bool) -> Iterator[Findi
             " of its targets again" + (", unless a precondition prevents it" if guarded else ""),
             cure="take a value that belongs to the change, such as"
             " request.object.metadata.resourceVersion",
-        )
-    elif program.mutation.convergence is Convergence.NO:
-        yield warning(
-            "never-settles", place, "the rule changes its own result again, each time it runs"
         )
 
 
