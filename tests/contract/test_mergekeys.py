@@ -170,7 +170,7 @@ async def test_the_cluster_provides_the_same_merge_keys_as_the_definition(client
     gate = {**GATE, "apiVersion": api_version}
     assert merge(gate, PATCH, keys) == {**gate, **MERGED}
     desk = read_definitions([definition(group, "host", "path")])
-    assert keys.schema(api_version, "Gate") == desk[api_version, "Gate"]
+    assert keys.kinds.get((api_version, "Gate")) == desk[api_version, "Gate"]
 
 
 async def test_an_openapi_document_is_read_once_until_a_definition_changes(client, group):
@@ -202,7 +202,7 @@ async def test_an_openapi_document_is_read_once_until_a_definition_changes(clien
             await asyncio.sleep(0.1)
     calls.clear()
     clock.by += 61
-    schema = (await source.merge_keys(api_version)).schema(api_version, "Gate")
+    schema = (await source.merge_keys(api_version)).kinds.get((api_version, "Gate"))
     assert schema.field("spec").field("routes").merge_keys == ("host", "note")
     assert calls == {"/openapi/v3": 1, document: 1}
 

@@ -102,22 +102,12 @@ class ForeachEdit:
 Edit = StrategicEdit | JsonPatchEdit | ForeachEdit
 
 
-def merges(edits: Iterable[Edit]) -> bool:
-    """Return whether an edit is a strategic merge, so that merge keys matter."""
-    return any(
-        isinstance(edit, StrategicEdit) or (isinstance(edit, ForeachEdit) and merges(edit.edits))
-        for edit in edits
-    )
-
-
-def appends(edits: Iterable[Edit]) -> bool:
-    """Return whether an edit adds to a list by position, so that each run adds again."""
-    return any(
-        appends(edit.edits)
-        if isinstance(edit, ForeachEdit)
-        else isinstance(edit, JsonPatchEdit) and edit.appends
-        for edit in edits
-    )
+def with_nested(edits: Iterable[Edit]) -> Iterator[Edit]:
+    """Yield edits, and those inside of a foreach after it."""
+    for edit in edits:
+        yield edit
+        if isinstance(edit, ForeachEdit):
+            yield from with_nested(edit.edits)
 
 
 def apply_edits(

@@ -7,7 +7,14 @@ from typing import Any
 from reconciler.api.rights import Need, TargetNeed
 from reconciler.dialects.kyverno.entries import Entry, GlobalEntry, VariableEntry, with_entries
 from reconciler.dialects.kyverno.match import Matcher
-from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, apply_edits, merges
+from reconciler.dialects.kyverno.mutation import (
+    Edit,
+    ForeachEdit,
+    JsonPatchEdit,
+    StrategicEdit,
+    apply_edits,
+    with_nested,
+)
 from reconciler.dialects.kyverno.naming import is_named_by_content
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.readers import (
@@ -55,7 +62,13 @@ class KyvernoRule:
     @property
     def merge_keys(self) -> bool:
         """Return whether an edit is a strategic merge."""
-        return merges(self.edits)
+        return any(isinstance(edit, StrategicEdit) for edit in with_nested(self.edits))
+
+    @property
+    def appends(self) -> bool:
+        """Return whether an edit adds to a list by position, so that each run adds again."""
+        patches = (edit for edit in with_nested(self.edits) if isinstance(edit, JsonPatchEdit))
+        return any(edit.appends for edit in patches)
 
     @property
     def loads(self) -> bool:
@@ -141,15 +154,8 @@ class KyvernoRule:
         return (entry for _, entries in self.entry_lists() for entry in entries)
 
     def blocks(self) -> Iterator[ForeachEdit]:
-        """Yield each foreach of the rule, before those nested in it."""
-        yield from _blocks(self.edits)
-
-
-def _blocks(edits: tuple[Edit, ...]) -> Iterator[ForeachEdit]:
-    for edit in edits:
-        if isinstance(edit, ForeachEdit):
-            yield edit
-            yield from _blocks(edit.edits)
+        """Return each foreach of the rule, before those nested in it."""
+        return (edit for edit in with_nested(self.edits) if isinstance(edit, ForeachEdit))
 
 
 def with_images(context: Context) -> Context:

@@ -11,7 +11,13 @@ from reconciler.dialects.kyverno.entries import (
     GlobalEntry,
     VariableEntry,
 )
-from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit, JsonPatchEdit, StrategicEdit
+from reconciler.dialects.kyverno.mutation import (
+    Edit,
+    ForeachEdit,
+    JsonPatchEdit,
+    StrategicEdit,
+    with_nested,
+)
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
@@ -34,7 +40,7 @@ def of_target(target: Target) -> Readers:
 
 def of_edits(edits: Iterable[Edit]) -> Readers:
     """Yield the readers of the edits of a rule."""
-    for edit in edits:
+    for edit in with_nested(edits):
         match edit:
             case StrategicEdit():
                 yield edit.template
@@ -44,7 +50,6 @@ def of_edits(edits: Iterable[Edit]) -> Readers:
                 yield edit.elements
                 yield from of_entries(edit.entries)
                 yield from of_conditions(edit.preconditions)
-                yield from of_edits(edit.edits)
 
 
 def of_entries(entries: Iterable[Entry]) -> Readers:

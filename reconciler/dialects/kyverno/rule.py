@@ -9,14 +9,12 @@ from reconciler.dialects.kyverno.context import compile_entries
 from reconciler.dialects.kyverno.edits import compile_edits, patch_form
 from reconciler.dialects.kyverno.entries import ElementEntry, Entry
 from reconciler.dialects.kyverno.match import compile_match
-from reconciler.dialects.kyverno.mutation import appends
 from reconciler.dialects.kyverno.parts import KyvernoRule
 from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.readers import find_projection, paths_of, reading_target
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
 from reconciler.dialects.kyverno.variables import (
-    TRIGGER,
     Scope,
     checked_conditions,
     checked_template,
@@ -143,7 +141,7 @@ def _program(
         on_policy_change=False,
         # As in Kyverno, where the field only concerns background work that a request triggers.
         skip_background=bool(skip) and not own,
-        appends=own and appends(edits),
+        appends=own and parts.appends,
         global_entries=parts.global_entries(),
     )
 
@@ -161,7 +159,7 @@ def _trigger_part(
     elements = tuple(
         ElementEntry(name=name, values=values) for name, values in given.elements.items()
     )
-    known = replace(TRIGGER, given=given.names, given_elements=elements, late=own, targets=not own)
+    known = Scope(given=given.names, given_elements=elements, late=own, targets=not own)
     entries, scope = compile_entries(
         rule.get("context"), f"{location}.context", known, origin, errors
     )

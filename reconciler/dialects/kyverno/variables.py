@@ -71,9 +71,6 @@ class Scope:
         return found
 
 
-TRIGGER = Scope()
-
-
 def checked_template(
     document: Any,
     location: str,

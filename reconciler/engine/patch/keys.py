@@ -47,10 +47,6 @@ class KeyTable:
 
     kinds: Mapping[tuple[str, str], Schema]
 
-    def schema(self, api_version: str, kind: str) -> Schema | None:
-        """Return the schema of a kind; None for kinds that are not in the table."""
-        return self.kinds.get((api_version, kind))
-
     def of(self, obj: Mapping[str, Any]) -> Schema | None:
         """Return the schema of an object, by its own apiVersion and kind."""
         return self.kinds.get((str(obj.get("apiVersion", "")), str(obj.get("kind", ""))))

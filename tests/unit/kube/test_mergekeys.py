@@ -32,7 +32,7 @@ async def test_only_the_newest_keys_that_are_no_longer_published_are_kept(
         api.answer(f"GET /openapi/v3/{place}", document(group))
         clock.seconds += 100
         table = await keys.merge_keys(f"{group}/v1")
-        assert table.schema(f"{group}/v1", "Thing") is not None
+        assert table.kinds.get((f"{group}/v1", "Thing")) is not None
     api.answers["GET /openapi/v3"].clear()
     api.answer("GET /openapi/v3", {"paths": {}})
     clock.seconds += 100

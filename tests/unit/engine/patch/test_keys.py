@@ -11,7 +11,7 @@ from reconciler.errors import InvalidSetting
 
 
 def at(api_version: str, kind: str, *path: str) -> Schema | None:
-    schema = SHIPPED.schema(api_version, kind)
+    schema = SHIPPED.kinds.get((api_version, kind))
     for name in path:
         schema = schema and (schema.items if name == "[]" else schema.field(name))
     return schema

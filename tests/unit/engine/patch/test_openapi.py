@@ -8,7 +8,7 @@ from reconciler.engine.patch import SHIPPED
 from reconciler.engine.patch.openapi import read_definitions, read_document
 
 GVK = [{"group": "acme.io", "version": "v1", "kind": "Car"}]
-CONFIG_MAP = SHIPPED.schema("v1", "ConfigMap")
+CONFIG_MAP = SHIPPED.kinds.get(("v1", "ConfigMap"))
 assert CONFIG_MAP is not None
 METADATA = CONFIG_MAP.field("metadata")
 ROUTES = {
