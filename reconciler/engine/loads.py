@@ -115,7 +115,6 @@ class CueLoad:
     """Asks for the result of a CUE program; the answer is the decoded value of one of its fields.
 
     Attributes:
-        source: The program.
         data: JSON text of its input.
         output: The field; the answer is None where the result does not have it.
         tenant: The namespace of the object; programs of different tenants run in turns.

@@ -27,8 +27,7 @@ class OriginEdit:
     """The edit of one field.
 
     Attributes:
-        type: The type of the edit, as ``labels``.
-        operation: ``add``, ``replace`` or ``remove``.
+        type: As ``labels``.
         whole: The current value is replaced, not merged.
         container: The index of the container whose resources are edited.
         value: The value in the policy.

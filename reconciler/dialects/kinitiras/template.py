@@ -45,8 +45,7 @@ class TemplateEdit:
     """One typed edit.
 
     Attributes:
-        type: The type of the edit, as ``labels``.
-        operation: ``add``, ``replace`` or ``remove``.
+        type: As ``labels``.
         key: Of the annotation or label; empty where a map gives several.
         source: Of the value of the annotation or label, or of the map.
         given: The resources, factors, tolerations or affinity.

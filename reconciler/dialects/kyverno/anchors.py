@@ -234,7 +234,9 @@ class _Resolution:
             # The object itself, or one inside of a custom resource.
             schema = self.keys.of(resource)
         self.allowance.spend(STEPS_OF_ELEMENT * (1 + anchors.size))
-        items = _items(anchors, patch)
+        if len(patch) != anchors.size:
+            raise EvaluationError("two keys of the patch are equal after substitution")
+        items = list(patch.items())
         for condition in anchors.conditions:
             self._check(condition, *items[condition.index], resource)
         plain: dict[str, Any] = {}
@@ -355,12 +357,6 @@ def _named(plain: Any, item: Any, schema: Schema | None) -> dict[str, Any] | Non
     keys = (schema.merge_keys if schema else None) or ("name",)
     identity = {key: item[key] for key in keys if item.get(key) not in (None, "")}
     return {**plain, **identity} if identity else None
-
-
-def _items(anchors: _Map, patch: dict[str, Any]) -> list[tuple[str, Any]]:
-    if len(patch) != anchors.size:
-        raise EvaluationError("two keys of the patch are equal after substitution")
-    return list(patch.items())
 
 
 def _field(resource: Any, key: str) -> Any:

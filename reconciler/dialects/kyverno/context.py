@@ -5,7 +5,6 @@ from typing import Any
 
 from reconciler.dialects.kyverno import calls
 from reconciler.dialects.kyverno.entries import (
-    RESERVED,
     ApiCallEntry,
     ConfigMapEntry,
     Entry,
@@ -14,7 +13,12 @@ from reconciler.dialects.kyverno.entries import (
 )
 from reconciler.dialects.kyverno.readers import reads_any
 from reconciler.dialects.kyverno.template import Template
-from reconciler.dialects.kyverno.variables import Scope, check_expression, checked_template
+from reconciler.dialects.kyverno.variables import (
+    REQUEST,
+    Scope,
+    check_expression,
+    checked_template,
+)
 from reconciler.engine import reading
 from reconciler.engine.program import Origin
 from reconciler.engine.values.addresses import Piece, check_own_service, join_path, join_url
@@ -22,6 +26,7 @@ from reconciler.errors import ErrorList, EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import braces, compile_expression
 
 _SOURCES = ("variable", "configMap", "apiCall", "imageRegistry", "globalReference")
+RESERVED = REQUEST | {"element", "elementIndex", "target"}
 _CALL_FIELDS = (*calls.FIELDS, "jmesPath", "default")
 
 

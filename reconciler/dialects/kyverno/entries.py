@@ -24,18 +24,6 @@ from reconciler.engine.values.addresses import (
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath import Expression, compile_expression
 
-RESERVED = frozenset(
-    {
-        "images",
-        "request",
-        "serviceAccountName",
-        "serviceAccountNamespace",
-        "element",
-        "elementIndex",
-        "target",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariableEntry:

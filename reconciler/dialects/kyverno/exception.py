@@ -8,6 +8,7 @@ from reconciler.dialects.kyverno.bounds import check_bounds
 from reconciler.dialects.kyverno.match import compile_match
 from reconciler.dialects.kyverno.preconditions import Conditions, compile_conditions
 from reconciler.dialects.kyverno.readers import find_projection
+from reconciler.dialects.kyverno.variables import REQUEST
 from reconciler.engine import reading
 from reconciler.engine.exceptions import ExceptedRules, PolicyException
 from reconciler.engine.program import Projection
@@ -19,7 +20,6 @@ KIND = "PolicyException"
 _FIELDS = ("background", "match", "conditions", "exceptions", "podSecurity")
 _EXCEPTS = {"triggers": (True, False), "targets": (False, True), "both": (True, True)}
 _USER_FIELDS = ("subjects", "roles", "clusterRoles")
-_OF_TRIGGERS = frozenset({"request", "images", "serviceAccountName", "serviceAccountNamespace"})
 
 
 def is_exception(obj: Mapping[str, Any]) -> bool:
@@ -101,7 +101,7 @@ def _asks_for_the_request(conditions: Conditions | None) -> bool:
     if conditions is None or "target" in conditions.roots:
         return False
     dynamic = any(template.dynamic for template in conditions.templates)
-    return dynamic or not conditions.roots.isdisjoint(_OF_TRIGGERS)
+    return dynamic or not conditions.roots.isdisjoint(REQUEST)
 
 
 def _read_rules(spec: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:

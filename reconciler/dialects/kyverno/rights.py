@@ -4,7 +4,7 @@ Where a namespace or name is a variable, whose value depends on the trigger, the
 namespaces or for any object.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.api.meta import CONFIG_MAPS
@@ -20,20 +20,12 @@ from reconciler.engine.loads import ApiLoad
 from reconciler.engine.values.wildcard import has_wildcard
 
 _VARIABLE = "{}"
-_OWN_NAMESPACE = frozenset(
-    {
-        ("request", "namespace"),
-        ("request", "object", "metadata", "namespace"),
-        ("request", "oldObject", "metadata", "namespace"),
-    }
+_OWN_NAMESPACE = (
+    "request.namespace",
+    "request.object.metadata.namespace",
+    "request.oldObject.metadata.namespace",
 )
-OWN_NAME = frozenset(
-    {
-        ("request", "name"),
-        ("request", "object", "metadata", "name"),
-        ("request", "oldObject", "metadata", "name"),
-    }
-)
+OWN_NAME = ("request.name", "request.object.metadata.name", "request.oldObject.metadata.name")
 _MOST_NAMESPACES = 20
 _ALL = ("",)
 
@@ -142,12 +134,12 @@ def _are_namespaces(matcher: Matcher) -> bool:
     return all(item.selector.kind == "Namespace" for item in matcher.kinds())
 
 
-def is_field(template: Template | None, paths: frozenset[tuple[str, ...]]) -> bool:
-    """Return whether a template is a single variable with the unchanged value of a given field."""
+def is_field(template: Template | None, fields: Sequence[str]) -> bool:
+    """Return whether a template is a single variable with the unchanged value of one of fields."""
     if template is None or template.parts is None or len(template.parts) > 1:
         return False
     # Any other expression may yield another value, even if it reads nothing else.
-    return any(one.source.strip() in map(".".join, paths) for one in template.expressions)
+    return any(one.source.strip() in fields for one in template.expressions)
 
 
 def _is_variable(template: Template | None) -> bool:

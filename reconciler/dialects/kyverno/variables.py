@@ -11,7 +11,9 @@ from reconciler.dialects.kyverno.template import Template, compile_template
 from reconciler.errors import ErrorList, InvalidPolicy
 from reconciler.languages.jmespath import Expression
 
-_REQUEST = frozenset({"request", "serviceAccountName", "serviceAccountNamespace", "images"})
+REQUEST = frozenset({"request", "serviceAccountName", "serviceAccountNamespace", "images"})
+"""The names that every rule knows."""
+
 _TARGET = frozenset({"target", "@"})
 
 
@@ -61,7 +63,7 @@ class Scope:
     @property
     def names(self) -> frozenset[str]:
         """Return all root names that have a value here."""
-        found = _REQUEST | self.entries
+        found = REQUEST | self.entries
         found = found | _TARGET if self.target else found - self.of_target
         found |= self.given
         if self.elements:

@@ -13,7 +13,7 @@ from admission.decide import AdmissionResponse
 from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import Object
 from reconciler.clock import Deadline, SystemClock
-from reconciler.dialects.kyverno.entries import RESERVED
+from reconciler.dialects.kyverno.context import RESERVED
 from reconciler.dialects.kyverno.match import compile_match
 from reconciler.dialects.kyverno.patchtext import parse_operations
 from reconciler.dialects.kyverno.template import compile_template

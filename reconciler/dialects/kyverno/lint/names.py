@@ -6,32 +6,28 @@ from typing import Any
 from reconciler.dialects.finding import Finding, warning
 from reconciler.dialects.kyverno.parts import parts_of
 from reconciler.dialects.kyverno.template import Template, find_unclosed
+from reconciler.dialects.kyverno.variables import REQUEST
 from reconciler.engine.program import Program
 from reconciler.languages.jmespath import Expression
-
-_KNOWN = frozenset(
-    {"", "@", "images", "request", "serviceAccountName", "serviceAccountNamespace", "target"}
-)
 
 _WITH_VARIABLES = ("context", "preconditions", "mutate")
 
 
 def unclosed_variables(rule: Mapping[str, Any], location: str) -> Iterator[Finding]:
     """Yield the texts of a rule with a variable that is not closed."""
-    for field in _WITH_VARIABLES:
-        for path in find_unclosed({field: rule.get(field)}):
-            yield warning(
-                "unclosed-variable",
-                f"{location}.{path}",
-                "{{ has no closing }}, so it is plain text",
-                r"close it with }}, or write \{{ for plain braces",
-            )
+    for path in find_unclosed({field: rule.get(field) for field in _WITH_VARIABLES}):
+        yield warning(
+            "unclosed-variable",
+            f"{location}.{path}",
+            "{{ has no closing }}, so it is plain text",
+            r"close it with }}, or write \{{ for plain braces",
+        )
 
 
 def unknown_names(program: Program) -> Iterator[Finding]:
     """Yield the names in expressions that are neither variables nor context entries."""
     entries = {entry.name for _, found in parts_of(program).entry_lists() for entry in found}
-    known = _KNOWN | entries
+    known = REQUEST | {"", "@", "target"} | entries
     for expression, place in _placed(program):
         for name in sorted(expression.roots - known):
             if not name.startswith("element"):

@@ -12,9 +12,7 @@ from reconciler.engine.match.kinds import KindTable
 from reconciler.engine.program import Program
 from reconciler.engine.values.wildcard import has_wildcard
 
-_OWN_UID = frozenset(
-    {("request", "object", "metadata", "uid"), ("request", "oldObject", "metadata", "uid")}
-)
+_OWN_UID = ("request.object.metadata.uid", "request.oldObject.metadata.uid")
 
 
 def target_findings(program: Program, scope: Scope) -> Iterator[Finding]:
