@@ -42,12 +42,11 @@ from reconciler.kube.tokenreviews import TokenReviews
 from reconciler.kube.watch import BEAT, Watch
 from reconciler.observe import logs
 from reconciler.observe.audit import AuditLog
-from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.loops import forever, new_event_loop, until_signal
 from reconciler.observe.memory import give_back_large_blocks, relax_collector
-from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.metrics import Metrics, call_counter, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore

@@ -27,14 +27,13 @@ from reconciler.kube.preflight import controller_kinds, exception_kinds, wait_fo
 from reconciler.kube.tokenreviews import TokenReviews
 from reconciler.observe.attempt_log import AttemptLog
 from reconciler.observe.audit import AuditLog
-from reconciler.observe.calls import call_counter
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.hookruns import HookRunCounter
 from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
 from reconciler.observe.memory import give_back_large_blocks, relax_collector
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import call_counter, create_metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.serving.scraping import scraped
 from reconciler.wiring.base import Base

@@ -1,6 +1,5 @@
 """Metrics of the program that runs executables, under the names of the original."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -83,12 +82,7 @@ class HookProgramMetrics:
             ),
         )
 
-    @property
-    def on_call(self) -> Callable[[str, str, int, float], None]:
-        """Return a callback for verb, resource, status (0: no answer) and seconds of a call."""
-
-        def count(verb: str, _resource: str, status: int, seconds: float) -> None:
-            self.calls.labels(str(status), verb).inc()
-            self.call_seconds.labels(verb).observe(seconds)
-
-        return count
+    def on_call(self, verb: str, _resource: str, status: int, seconds: float) -> None:
+        """Count a call of the API server; without an answer, its status is 0."""
+        self.calls.labels(str(status), verb).inc()
+        self.call_seconds.labels(verb).observe(seconds)

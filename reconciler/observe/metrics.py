@@ -5,11 +5,12 @@ Labels are bounded: by constants, by the kinds of the cluster, and for policies 
 docs/reference/metrics.md lists all metrics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from reconciler.observe.labels import BoundedLabels, Series
+from reconciler.observe.labels import BoundedLabels, ResourceLabels, Series
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _HOOK = ("hook", "binding", "queue")
@@ -274,3 +275,13 @@ def create_metrics() -> Metrics:
         ),
         hook_queues_blocked=gauge("hook_queues_blocked", "Blocked queues of declared hooks."),
     )
+
+
+def call_counter(metrics: Metrics) -> Callable[[str, str, int, float], None]:
+    """Return a callback for verb, resource, status (0: no answer) and seconds of a call."""
+    labels = ResourceLabels()
+
+    def count(verb: str, resource: str, status: int, _seconds: float) -> None:
+        metrics.api_calls.labels(verb, labels.label(resource, status), str(status)).inc()
+
+    return count
