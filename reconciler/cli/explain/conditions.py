@@ -14,16 +14,15 @@ from reconciler.errors import RetrofitError
 
 
 async def explain_conditions(
-    conditions: Conditions, raw: Any, name: str, values: Values, writer: OutlineWriter
+    conditions: Conditions, raw: Any, values: Values, writer: OutlineWriter
 ) -> bool:
     """Write each condition with the values of its sides; return whether all together hold.
 
     Args:
         raw: The conditions as written in the policy, to quote them.
-        name: The name of their place in the output.
         values: The values at the point of evaluation.
     """
-    for condition, written, place in _pairs(conditions, raw, name):
+    for condition, written, place in _pairs(conditions, raw):
         key = await _side(condition.key, written.get("key"), values)
         value = await _side(condition.value, written.get("value"), values)
         operator = written.get("operator", "")
@@ -63,11 +62,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _pairs(
-    conditions: Conditions, raw: Any, name: str
-) -> Iterator[tuple[Condition, Mapping[str, Any], str]]:
+def _pairs(conditions: Conditions, raw: Any) -> Iterator[tuple[Condition, Mapping[str, Any], str]]:
     lists = {"": raw} if isinstance(raw, list) else {f".{form}": raw[form] for form in raw or ()}
     for form, written in lists.items():
         compiled = conditions.any or () if form == ".any" else conditions.all
         for index, item in enumerate(written or ()):
-            yield compiled[index], item, f"{name}{form}[{index}]"
+            yield compiled[index], item, f"preconditions{form}[{index}]"

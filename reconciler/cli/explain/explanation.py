@@ -17,7 +17,9 @@ from reconciler.cli.explain.request import Request
 from reconciler.cli.explain.targets import TargetExplanation
 from reconciler.cli.explain.values import Values
 from reconciler.cli.output.masking import mask_of
+from reconciler.dialects.kubemod.parts import Items
 from reconciler.dialects.kyverno.match.filters import FILTER_FIELDS, compile_filter
+from reconciler.dialects.kyverno.parts import KyvernoRule
 from reconciler.engine.chain import Chain, Step, StepResult
 from reconciler.engine.match import Decision, Subject
 from reconciler.engine.outcome import RuleStatus
@@ -98,11 +100,9 @@ class Explanation:
         place = f"{program.origin.location}.context"
         await values.tell_entries(parts.entries, place, writer, but=parts.target_entries)
         if parts.preconditions is not None:
-            await explain_conditions(
-                parts.preconditions, raw.get("preconditions"), "preconditions", values, writer
-            )
-        if parts.items is not None:
-            await explain_items(parts.items, raw, values, writer)
+            await explain_conditions(parts.preconditions, raw.get("preconditions"), values, writer)
+        if isinstance(program.condition, Items):
+            await explain_items(program.condition, raw, values, writer)
         if not await self._fires(run, values, writer):
             return step.skip("")
         if program.verdict is not None:
@@ -164,7 +164,7 @@ class Explanation:
             writer.answer(NO, "decision", NOT_ON_CHANGE)
             return False
         location = program.origin.location
-        for section in ("match", "exclude") if details_of(program).filters else ():
+        for section in ("match", "exclude") if isinstance(program.mutation, KyvernoRule) else ():
             _tell_filters(raw.get(section) or {}, section, location, subject, writer)
         verdict = run.verdict()
         reasons = "; ".join(verdict.reasons)

@@ -88,9 +88,7 @@ class EditExplanation:
         await values.tell_entries(edit.entries, f"{edit.location}.context", inner)
         if edit.preconditions is not None:
             raw = written_at(self.policy, edit.location).get("preconditions")
-            held = await explain_conditions(
-                edit.preconditions, raw, "preconditions", values, inner
-            )
+            held = await explain_conditions(edit.preconditions, raw, values, inner)
             if not held:
                 inner.answer(NO, "decision", "the element is left out: preconditions not met")
                 return

@@ -19,10 +19,7 @@ async def explain_items(
     """Write each item with the value of its expression, and whether it holds.
 
     Args:
-        items: The compiled items.
         raw: The specification of the rule as written, to quote what values are compared with.
-        values: The values at the point of evaluation.
-        writer: The writer of the explanation.
     """
     for item, written in zip(items.items, raw["match"], strict=True):
         await _explain_item(items, item, written, values, writer)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 from reconciler.api.meta import NAMESPACES, Kind, Object
-from reconciler.cli.desk.file_objects import FileObjects, Source
+from reconciler.cli.desk.file_objects import FileObjects
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.live_objects import LiveObjects
 from reconciler.engine.targets import TargetQuery
@@ -16,42 +16,13 @@ from reconciler.services.processing.selection import SelectedTarget
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-class ObjectSource(Protocol):
-    """The objects that rules read, and what is known of them in advance.
+class FileObjectSource:
+    """A source that reads objects from files.
 
     Attributes:
         cure: The advice to print where the labels of a namespace are not known.
         absent: The message to print where no object of the wanted kind is found.
     """
-
-    cure: str
-    absent: str
-
-    @property
-    def objects(self) -> Source:
-        """The source of targets, and of the data that rules read."""
-        ...
-
-    @property
-    def known(self) -> Sequence[Object]:
-        """The objects that are known before the explanation starts."""
-        ...
-
-    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace, None where they are not known."""
-        ...
-
-    def asked(self, found: SelectedTarget) -> bool:
-        """Return whether to explain a selected object."""
-        ...
-
-    async def others(self, query: TargetQuery) -> list[Object]:
-        """Return the objects of the queried kind, to explain why they are not selected."""
-        ...
-
-
-class FileObjectSource:
-    """A source that reads objects from files."""
 
     cure = "; give its Namespace in a file"
     absent = "no object of this kind was given; give some with --target"
@@ -66,7 +37,7 @@ class FileObjectSource:
         return tuple(self.objects.objects.values())
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels from the values, else those of the Namespace among the files."""
+        """Return the labels from the values, else of the files; None where neither has them."""
         labels = self._labels.get(name)
         if labels is None:
             known = self.objects.objects.get(("v1", "Namespace", "", name))
@@ -76,12 +47,12 @@ class FileObjectSource:
         return {_NAME_LABEL: name, **labels}
 
     def asked(self, found: SelectedTarget) -> bool:
-        """Return true: all objects of the given files are explained."""
+        """Return whether to explain a selected object: all of the given files are."""
         del found
         return True
 
     async def others(self, query: TargetQuery) -> list[Object]:
-        """Return all objects of the queried kind."""
+        """Return all objects of the queried kind, to explain why they are not selected."""
         cluster = self.objects.cluster
         kinds = {_resource(kind) for kind in await cluster.find(query.api_version, query.kind)}
         found = []
@@ -134,6 +105,10 @@ class LiveObjectSource:
         served = await self.cluster.kinds.find(query.api_version, query.kind)
         kinds = set(map(_resource, served))
         return [obj for kind, obj in self.targets if _resource(kind) in kinds]
+
+
+ObjectSource: TypeAlias = FileObjectSource | LiveObjectSource
+"""The objects that rules read, and what is known of them before the explanation starts."""
 
 
 def _resource(kind: Kind) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.cli.explain.details import details_of
 from reconciler.cli.explain.outline_writer import NO, OPEN, OutlineWriter, shown
+from reconciler.dialects.kyverno.parts import KyvernoRule
 from reconciler.engine.match import KindScope
 from reconciler.engine.outcome import Convergence
 from reconciler.engine.program import IGNORE, CompiledPolicy, Program
@@ -82,7 +83,7 @@ def _rule(
     details = details_of(program)
     for entry in details.entries:
         writer.line("entry", f"has the context entry {entry.name}", name=entry.name)
-    if details.filters and raw.get("preconditions"):
+    if isinstance(details, KyvernoRule) and raw.get("preconditions"):
         writer.line("precondition", f"preconditions {shown(raw['preconditions'])}")
     for target in details.targets:
         written = written_at(policy, target.location)

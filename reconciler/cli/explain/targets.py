@@ -1,6 +1,6 @@
 """Explanation of the objects that a rule selects as targets, and of its changes to them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from reconciler.cli.desk.emit import title, unified_diff
 from reconciler.cli.desk.session import with_values
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
-from reconciler.cli.explain.details import details_of
+from reconciler.cli.explain.details import TargetDetails, details_of
 from reconciler.cli.explain.foreach import EditExplanation
 from reconciler.cli.explain.object_source import ObjectSource
 from reconciler.cli.explain.outline import written_at
@@ -73,7 +73,8 @@ class TargetExplanation:
         """Write the selected objects, and the result for each."""
         values = self.values
         selection = await self.object_source.objects.finder.select(self.run, values.loads)
-        for index, target in enumerate(details_of(self.program).targets):
+        targets: Sequence[TargetDetails] = details_of(self.program).targets
+        for index, target in enumerate(targets):
             place = target.location.removeprefix(f"{self.program.origin.location}.")
             writer.line("target", place, place=target.location)
             inner = writer.inner
@@ -148,9 +149,7 @@ class TargetExplanation:
         held = True
         if target.preconditions is not None:
             raw = written_at(self.policy, target.location).get("preconditions")
-            held = await explain_conditions(
-                target.preconditions, raw, "preconditions", values, writer
-            )
+            held = await explain_conditions(target.preconditions, raw, values, writer)
         if held:
             explanation = EditExplanation(policy=self.policy, keys=keys)
             await explanation.tell(details.edits, values, obj, writer)

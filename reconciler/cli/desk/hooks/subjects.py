@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from reconciler.api.meta import Object, policy_ref
-from reconciler.cli.desk.files import objects, read_all
+from reconciler.cli.desk.files import SUFFIXES, objects, read_all
 from reconciler.cli.desk.hooks.executing import config_of
 from reconciler.errors import InvalidPolicy, InvalidSetting
 from reconciler.execution.discovery import Executable
@@ -24,7 +24,6 @@ from reconciler.services.hooks.declarative import DeclaredRuns
 from reconciler.services.ports.jq import Jq
 
 _T = TypeVar("_T")
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 _KINDS: Final = frozenset((kind.api_version, kind.kind) for kind in HOOK_KINDS)
 
 
@@ -44,47 +43,9 @@ class Played:
     problems: Sequence[str] = ()
 
 
-class DeskHook(Protocol):
-    """A hook that can be run on this machine."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the hook for people."""
-        ...
-
-    @property
-    def confined_to(self) -> str:
-        """Return the only namespace that its operations may change, empty for any."""
-        ...
-
-    @property
-    def guard(self) -> Protection | None:
-        """Return the protection of objects from its operations, None where there is none."""
-        ...
-
-    async def config(self) -> HookConfig:
-        """Return its configuration.
-
-        Raises:
-            InvalidPolicy: The configuration is invalid; the error holds all faults.
-        """
-        ...
-
-    async def play(self, contexts: Sequence[Mapping[str, Any]], say: Say) -> Played:
-        """Run the hook once.
-
-        Args:
-            say: Receives each line of its output.
-
-        Raises:
-            InvalidPolicy: Its answer cannot be parsed; the error holds all faults.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """An executable hook."""
+    """An executable hook, which may change any object."""
 
     executable: Executable
     executables: Executables
@@ -108,19 +69,17 @@ class Script:
             self.executable, render_json(list(contexts)), say, seconds=self.seconds
         )
         failure = "" if answer.failure is None else str(answer.failure)
+        played = Played(failure=failure, problems=tuple(problems_of(answer)))
         try:
-            operations = decode_operations(answer.operations)
-            metrics = parse_metrics(answer.metrics)
+            return replace(
+                played,
+                operations=decode_operations(answer.operations),
+                metrics=parse_metrics(answer.metrics),
+            )
         except InvalidPolicy:
             if failure:
-                return Played(failure=failure, problems=tuple(problems_of(answer)))
+                return played
             raise
-        return Played(
-            operations=operations,
-            metrics=metrics,
-            failure=failure,
-            problems=tuple(problems_of(answer)),
-        )
 
 
 class _Here:
@@ -164,9 +123,13 @@ class Declared:
         return Played(operations=result.operations, failure=failure)
 
 
+DeskHook: TypeAlias = Script | Declared
+"""A hook that can be run on this machine: `config` and `play` raise all its faults at once."""
+
+
 def is_declared(path: Path) -> bool:
     """Return whether a file is YAML or JSON with declared hooks, and not executable."""
-    return path.suffix in _SUFFIXES and path.is_file() and not os.access(path, os.X_OK)
+    return path.suffix in SUFFIXES and path.is_file() and not os.access(path, os.X_OK)
 
 
 def declared_in(path: Path, name: str = "") -> DeclaredHook:
