@@ -1,21 +1,18 @@
 """Evaluation of policies on triggers, in order, with the chain that admission uses."""
 
-import secrets
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from reconciler.api.meta import Object, PolicyRef, split_api_version
+from reconciler.api.meta import Object, PolicyRef
 from reconciler.cli.desk.file_objects import Key, Source, key_of
-from reconciler.cli.desk.operations import DELETE, POLICY_UPDATE, UPDATE, Operation, operation_for
-from reconciler.cli.desk.values import DeskValues, Values, place_values
-from reconciler.clock import SystemClock
+from reconciler.cli.desk.operations import POLICY_UPDATE, Operation, operation_for
+from reconciler.cli.desk.request import Request, environment_now, with_values
+from reconciler.cli.desk.values import DeskValues, Values
 from reconciler.engine.chain import Chain, Group, Step, StepResult, grouped
-from reconciler.engine.context import Context, request_context
-from reconciler.engine.environment import environment_entry
 from reconciler.engine.exceptions import PolicyException, skipped
-from reconciler.engine.match import Subject, UserInfo
+from reconciler.engine.match import UserInfo
 from reconciler.engine.outcome import RuleStatus, TargetChange
 from reconciler.engine.patch import SHIPPED, KeyTable
 from reconciler.engine.program import CompiledPolicy, Program
@@ -77,10 +74,6 @@ class TriggerRun:
     loads: Mapping[Hashable, Any] = field(default_factory=dict)
 
 
-def _environment_entry() -> Mapping[str, Any]:
-    return environment_entry(now=SystemClock().now(), randbelow=secrets.randbelow)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """Evaluates policies on the objects of a source.
@@ -106,7 +99,7 @@ class Session:
     targets_given: bool = True
     changed: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
     begun: set[Key] = field(default_factory=set)
-    environment: Mapping[str, Any] = field(default_factory=_environment_entry)
+    environment: Mapping[str, Any] = field(default_factory=environment_now)
 
     async def run(self, trigger: Object, operation: str = "") -> TriggerRun:
         """Return the results of the policies for a trigger and for their targets.
@@ -253,38 +246,11 @@ class Session:
             self.changed[key_of(result.after)] = result.after
 
     def _run(self, work: "_Work", obj: Mapping[str, Any], labels: Mapping[str, str]) -> RuleRun:
-        operation, program = work.operation.name, work.step.program
+        program = work.step.program
         values = {path: value for path, value in work.values.items() if path != _OPERATION}
-        group, version, kind, subresource = self.values.request_kind(obj)
-        meta = obj["metadata"]
-        name, namespace = str(meta.get("name") or ""), str(meta.get("namespace") or "")
-        user, info = self.user or (None, None)
-        subject = Subject(
-            group=group,
-            version=version,
-            kind=kind,
-            subresource=subresource,
-            name=name,
-            namespace=namespace,
-            obj=obj,
-            operation=operation,
-            user=user,
-            namespace_labels=labels,
-        )
-        context = request_context(
-            operation=operation,
-            obj=obj,
-            old_object=obj if operation in (UPDATE, DELETE) else None,
-            name=name,
-            namespace=namespace,
-            kind=(*split_api_version(obj["apiVersion"]), obj["kind"]),
-            user_info=info,
-            roles=(user.roles or ()) if user else (),
-            cluster_roles=(user.cluster_roles or ()) if user else (),
-        )
-        context = context.bind(**self.environment)
-        if values:
-            context = with_values(context, values)
+        request = Request(operation=work.operation.name, obj=obj, user=self.user)
+        subject = request.subject(labels, self.values.request_kind(obj))
+        context = request.context(self.environment, values)
         concerning = [item for item in self.exceptions if item.concerns(program)]
         return RuleRun.of(program, subject, work.loads.of(context), concerning)
 
@@ -347,11 +313,3 @@ def _namespace(obj: Mapping[str, Any]) -> str:
 
 def _skip(obj: Object, message: str) -> TargetChange:
     return TargetChange(status=RuleStatus.SKIP, message=message, after=obj)
-
-
-def with_values(context: Context, values: Values) -> Context:
-    """Return a context in which each value is set at its path."""
-    data = place_values(dict(context.data), values)
-    return context.bind(
-        **{name: data[name] for name in data if data[name] is not context.data.get(name)}
-    )

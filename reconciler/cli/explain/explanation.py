@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from reconciler.cli.desk.operations import POLICY_UPDATE, operation_for
+from reconciler.cli.desk.request import Request, environment_now
 from reconciler.cli.desk.session import NOT_ON_CHANGE
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.details import details_of
@@ -13,7 +14,6 @@ from reconciler.cli.explain.items import explain_items
 from reconciler.cli.explain.options import Plan
 from reconciler.cli.explain.outline import tell_policy, tell_rule, written_at
 from reconciler.cli.explain.outline_writer import FAIL, NO, OPEN, YES, OutlineWriter
-from reconciler.cli.explain.request import Request
 from reconciler.cli.explain.targets import TargetExplanation
 from reconciler.cli.explain.values import Values
 from reconciler.cli.output.masking import mask_of
@@ -86,7 +86,7 @@ class Explanation:
         raw = written_at(self.policy, program.origin.location)
         loads = Loads(self.plan.object_source.objects)
         concerning = [item for item in self.plan.exceptions if item.concerns(program)]
-        plain = loads.of(request.context(given))
+        plain = loads.of(request.context(environment_now(), given))
         subject = request.subject(labels, self.plan.desk.request_kind(obj))
         run = RuleRun.of(program, subject, plain, concerning)
         if not self._matches(run, raw, writer):

@@ -19,9 +19,9 @@ from reconciler.cli.desk.policies import (
     placed_policy,
     rule_names,
 )
+from reconciler.cli.desk.request import Request
 from reconciler.cli.desk.values import DeskValues, read_settings, read_user, read_values
 from reconciler.cli.explain.object_source import FileObjectSource, ObjectSource
-from reconciler.cli.explain.request import Request
 from reconciler.engine.exceptions import PolicyException
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import InvalidPolicy, InvalidSetting
@@ -147,7 +147,7 @@ class ExplainOptions:
         others = self.objects(self.targets, scopes)
         requests = [] if self.trigger is None else self.requests(triggers)
         # A deleted object is not a target.
-        seen = [item.obj for item in requests if item.operation != DELETE]
+        seen = [] if self.operation == DELETE else triggers
         file_objects = FileObjects([*seen, *others, *desk.namespaces], cue=cue_of(self.cue))
         return Plan(
             policies=policies,

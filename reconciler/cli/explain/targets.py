@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import title, unified_diff
-from reconciler.cli.desk.session import with_values
+from reconciler.cli.desk.request import with_values
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.conditions import explain_conditions
 from reconciler.cli.explain.details import TargetDetails, details_of

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.file_objects import FileObjects
+from reconciler.cli.desk.request import Request
 from reconciler.cli.desk.values import DeskValues
 from reconciler.cli.explain.explanation import Explanation
 from reconciler.cli.explain.object_source import FileObjectSource
 from reconciler.cli.explain.options import Plan
 from reconciler.cli.explain.outline_writer import FAIL, OutlineWriter
-from reconciler.cli.explain.request import Request
 from reconciler.cli.main import retrofit
 from reconciler.engine.context import Context
 from reconciler.engine.program import CompiledPolicy

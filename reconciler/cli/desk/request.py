@@ -1,19 +1,17 @@
-"""The admission request for which a rule is explained."""
+"""The admission request for which a rule is evaluated."""
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.meta import Object, split_api_version
-from reconciler.cli.desk.session import with_values
-from reconciler.cli.desk.values import RequestKind, Values
+from reconciler.api.meta import split_api_version
+from reconciler.cli.desk.operations import DELETE, UPDATE
+from reconciler.cli.desk.values import RequestKind, Values, place_values
 from reconciler.clock import SystemClock
 from reconciler.engine.context import Context, request_context
 from reconciler.engine.environment import environment_entry
 from reconciler.engine.match import Subject, UserInfo
-
-_WITH_OLD = ("UPDATE", "DELETE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +25,8 @@ class Request:
     """
 
     operation: str | None
-    obj: Object
-    old: Object | None = None
+    obj: Mapping[str, Any]
+    old: Mapping[str, Any] | None = None
     user: tuple[UserInfo, Mapping[str, Any]] | None = None
 
     @property
@@ -37,11 +35,9 @@ class Request:
         return str(self.obj["metadata"].get("namespace") or "")
 
     @property
-    def old_object(self) -> Object | None:
+    def old_object(self) -> Mapping[str, Any] | None:
         """Return the value of ``request.oldObject``; by default the object itself."""
-        if self.operation not in _WITH_OLD:
-            return None
-        return self.old or self.obj
+        return (self.old or self.obj) if self.operation in (UPDATE, DELETE) else None
 
     def subject(self, labels: Mapping[str, str] | None, kind: RequestKind) -> Subject:
         """Return the subject that match and exclude evaluate.
@@ -64,7 +60,7 @@ class Request:
             namespace_labels=labels,
         )
 
-    def context(self, values: Values) -> Context:
+    def context(self, environment: Mapping[str, Any], values: Values) -> Context:
         """Return the context for expressions, overlaid with given values of variables."""
         group, version = split_api_version(self.obj["apiVersion"])
         user, info = self.user or (None, None)
@@ -79,7 +75,18 @@ class Request:
             roles=(user.roles or ()) if user else (),
             cluster_roles=(user.cluster_roles or ()) if user else (),
         )
-        context = context.bind(
-            **environment_entry(now=SystemClock().now(), randbelow=secrets.randbelow)
-        )
+        context = context.bind(**environment)
         return with_values(context, values) if values else context
+
+
+def environment_now() -> Mapping[str, Any]:
+    """Return the time and random numbers for expressions."""
+    return environment_entry(now=SystemClock().now(), randbelow=secrets.randbelow)
+
+
+def with_values(context: Context, values: Values) -> Context:
+    """Return a context in which each value is set at its path."""
+    data = place_values(dict(context.data), values)
+    return context.bind(
+        **{name: data[name] for name in data if data[name] is not context.data.get(name)}
+    )
