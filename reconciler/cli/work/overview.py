@@ -38,23 +38,6 @@ class Trouble:
     requests: list[tuple[str, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """The progress of a sweep over all triggers of a rule; ``total`` is -1 where unknown."""
-
-    request: str
-    policy: str
-    rule: str
-    state: State
-    done: int
-    total: int
-    failed: int
-    eta: str
-    reason: str
-    message: str
-    next_attempt: datetime | None
-
-
 @dataclass(slots=True, kw_only=True)
 class PolicyLine:
     """The figures of one policy.
@@ -88,11 +71,12 @@ class Overview:
     """The overview of a cluster; troubles with the most requests come first.
 
     Attributes:
+        sweeps: The requests for all triggers of a rule; those that wait come first.
         role_label: The label of ClusterRoles whose rights policies get.
     """
 
     policies: list[PolicyLine]
-    sweeps: list[Sweep]
+    sweeps: list[UpdateRequest]
     troubles: list[Trouble]
     role_label: str
     hooks: list[HookTrouble] = field(default_factory=list)
@@ -143,7 +127,7 @@ def overview(
     lines = {key: PolicyLine(policy=key, ready=ready) for key, ready in policies}
     known = frozenset(lines)
     troubles: dict[tuple[str, ...], Trouble] = {}
-    sweeps: list[Sweep] = []
+    sweeps: list[UpdateRequest] = []
     for request in {item.name: item for item in requests}.values():
         if namespace and not request.spec.sweep and request.spec.resource.namespace != namespace:
             continue
@@ -151,7 +135,7 @@ def overview(
             continue
         _count(request, lines)
         if request.spec.sweep:
-            sweeps.append(_sweep(request))
+            sweeps.append(request)
         if request.status.state in {State.PENDING, State.FAILED}:
             _add(request, troubles)
     for item in lines.values():
@@ -160,7 +144,10 @@ def overview(
         trouble.deleted = complete and trouble.policy not in known
     return Overview(
         policies=sorted(lines.values(), key=lambda item: item.policy),
-        sweeps=sorted(sweeps, key=lambda item: (item.state in FINAL, item.policy, item.rule)),
+        sweeps=sorted(
+            sweeps,
+            key=lambda item: (item.status.state in FINAL, item.spec.policy.key, item.spec.rule),
+        ),
         troubles=sorted(troubles.values(), key=lambda item: (item.state, -item.count)),
         role_label=role_label,
         hooks=hook_troubles(hooks),
@@ -173,23 +160,6 @@ def _count(request: UpdateRequest, lines: dict[str, PolicyLine]) -> None:
     line.states[request.status.state] += 1
     if request.status.state is State.PENDING:
         line.oldest = min(filter(None, (line.oldest, request.created)))
-
-
-def _sweep(request: UpdateRequest) -> Sweep:
-    status, progress = request.status, request.status.sweep
-    return Sweep(
-        request=request.name,
-        policy=request.spec.policy.key,
-        rule=request.spec.rule,
-        state=status.state,
-        done=0 if progress is None else progress.done,
-        total=-1 if progress is None else progress.total,
-        failed=0 if progress is None else progress.failed,
-        eta="" if progress is None or status.state in FINAL else progress.eta,
-        reason=status.reason,
-        message=status.message,
-        next_attempt=status.next_attempt,
-    )
 
 
 def _add(request: UpdateRequest, troubles: dict[tuple[str, ...], Trouble]) -> None:

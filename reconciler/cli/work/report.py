@@ -1,15 +1,23 @@
 """Output of an `Overview` as text for people, and as JSON for programs."""
 
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.updaterequest import Reason, State, render_time
+from reconciler.api.updaterequest import (
+    Reason,
+    State,
+    SweepProgress,
+    UpdateRequest,
+    render_time,
+)
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some
-from reconciler.cli.work.overview import HookTrouble, Overview, PolicyLine, Sweep, Trouble
+from reconciler.cli.work.overview import HookTrouble, Overview, PolicyLine, Trouble
 from reconciler.config import render_duration
+from reconciler.requests.lifecycle import FINAL
 
 _COLUMNS = (State.PENDING, State.COMPLETED, State.SKIP, State.FAILED)
 _HEAD = ("POLICY", "WAITING", "DONE", "SKIPPED", "FAILED", "OLDEST WAITING")
@@ -51,31 +59,8 @@ def data_of(found: Overview) -> dict[str, Any]:
             }
             for line in found.policies
         ],
-        "hooks": [
-            {
-                "hook": item.hook,
-                "queue": item.queue,
-                "waiting": item.waiting,
-                "message": item.message,
-            }
-            for item in found.hooks
-        ],
-        "sweeps": [
-            {
-                "request": item.request,
-                "policy": item.policy,
-                "rule": item.rule,
-                "state": item.state.value,
-                "done": item.done,
-                "total": None if item.total < 0 else item.total,
-                "failed": item.failed,
-                "timeLeft": item.eta,
-                "reason": item.reason,
-                "message": item.message,
-                "nextAttemptTime": _moment(item.next_attempt),
-            }
-            for item in found.sweeps
-        ],
+        "hooks": [asdict(item) for item in found.hooks],
+        "sweeps": [_data_of_sweep(item) for item in found.sweeps],
         "troubles": [
             {
                 "policy": item.policy,
@@ -114,14 +99,37 @@ def _hook(item: HookTrouble) -> str:
     return f"{item.hook}, queue {item.queue}, {number(item.waiting, 'request')}: {item.message}"
 
 
-def _sweep(item: Sweep) -> str:
-    total = "?" if item.total < 0 else f"{item.total:,}"
-    parts = [str(item.state), f"{item.done:,}/{total} done"]
-    if item.failed:
-        parts.append(number(item.failed, "separate request"))
-    if item.eta:
-        parts.append(f"{item.eta} to go")
-    return f"{item.policy} / {item.rule}: {', '.join(parts)} ({item.request})"
+def _sweep(item: UpdateRequest) -> str:
+    progress = _progress(item)
+    total = "?" if progress.total < 0 else f"{progress.total:,}"
+    parts = [str(item.status.state), f"{progress.done:,}/{total} done"]
+    if progress.failed:
+        parts.append(number(progress.failed, "separate request"))
+    if progress.eta:
+        parts.append(f"{progress.eta} to go")
+    return f"{item.spec.policy.key} / {item.spec.rule}: {', '.join(parts)} ({item.name})"
+
+
+def _data_of_sweep(item: UpdateRequest) -> dict[str, Any]:
+    status, progress = item.status, _progress(item)
+    return {
+        "request": item.name,
+        "policy": item.spec.policy.key,
+        "rule": item.spec.rule,
+        "state": status.state.value,
+        "done": progress.done,
+        "total": None if progress.total < 0 else progress.total,
+        "failed": progress.failed,
+        "timeLeft": progress.eta,
+        "reason": status.reason,
+        "message": status.message,
+        "nextAttemptTime": _moment(status.next_attempt),
+    }
+
+
+def _progress(item: UpdateRequest) -> SweepProgress:
+    progress = item.status.sweep or SweepProgress()
+    return replace(progress, eta="") if item.status.state in FINAL else progress
 
 
 def _unready(line: PolicyLine) -> str:
