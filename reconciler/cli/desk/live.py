@@ -6,7 +6,7 @@ Nothing here writes. All requests are sent as the user of the kubeconfig, or as 
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -36,16 +36,13 @@ _CONNECTION = (
     click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig."),
     click.option("--as", "user", metavar="USER", default="", help="User to impersonate."),
 )
-_OPTIONS = (
-    *_CONNECTION,
-    click.option(
-        "--policy-group",
-        type=click.Choice(tuple(INSTALLATIONS)),
-        default=REPLACING.group,
-        show_default=True,
-        envvar="RETROFIT_POLICY_GROUP",
-        help="API group of the policies that the cluster stores.",
-    ),
+_GROUP = click.option(
+    "--policy-group",
+    type=click.Choice(tuple(INSTALLATIONS)),
+    default=REPLACING.group,
+    show_default=True,
+    envvar="RETROFIT_POLICY_GROUP",
+    help="API group of the policies that the cluster stores.",
 )
 
 
@@ -81,18 +78,13 @@ class Address:
 
 @dataclass(slots=True)
 class Calls:
-    """Counts requests to the API server by verb."""
+    """Counts requests to the API server."""
 
-    by_verb: dict[str, int] = field(default_factory=dict)
+    total: int = 0
 
-    def add(self, verb: str, _resource: str, _status: int, _seconds: float) -> None:
+    def add(self, _verb: str, _resource: str, _status: int, _seconds: float) -> None:
         """Count one request."""
-        self.by_verb[verb] = self.by_verb.get(verb, 0) + 1
-
-    @property
-    def total(self) -> int:
-        """Return the number of all requests."""
-        return sum(self.by_verb.values())
+        self.total += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +115,7 @@ def connection_options(command: T) -> T:
 
 def cluster_options(command: T) -> T:
     """Add the options of an `Address` to a click command; ``--as`` becomes ``user``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return connection_options(_GROUP(command))
 
 
 def address_of(flags: dict[str, Any]) -> Address:

@@ -16,8 +16,6 @@ from reconciler.cli.preview.run import Wish, run
 from reconciler.errors import NoKindMatch, NotFound
 from reconciler.kube.policies import KubePolicies
 
-_LIMIT = 20
-
 
 async def show_preview(
     found: Sequence[tuple[str, Object]], move: Move, address: Address, stream: TextIO
@@ -42,25 +40,7 @@ async def show_preview(
                     f"{ref.kind} {ref.key} of {move.source.group} is stored: from the moment that"
                     f" the one of {move.target.group} is applied until it is deleted, both act"
                 )
-    report = await run(_wish(found, address), warn=warn)
+    report = await run(Wish(found=found, address=address), warn=warn)
     for line in lines_of(report, screen_of(stream)):
         click.echo(line, file=stream)
     return bool(report.incomplete or report.refused)
-
-
-def _wish(found: Sequence[tuple[str, Object]], address: Address) -> Wish:
-    return Wish(
-        found=found,
-        stored=(),
-        address=address,
-        server_dry_run=False,
-        operation=None,
-        user={},
-        namespace="",
-        limit=_LIMIT,
-        service_hosts="",
-        cue="",
-        exceptions=(),
-        exception_namespace=None,
-        expected=None,
-    )

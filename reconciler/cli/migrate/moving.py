@@ -4,7 +4,7 @@ A move changes names only. The rest of an object stays as its author wrote it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -127,16 +127,8 @@ class _Finding:
             self.moved.edits.append(Edit(at=at, value=value))
 
     def _as(self, fate: Fate, *remarks: str) -> Moved:
-        moved = self.moved
-        return Moved(
-            kind=moved.kind,
-            name=moved.name,
-            line=moved.line,
-            path=moved.path,
-            fate=fate,
-            remarks=[*moved.remarks, *remarks],
-            edits=moved.edits if fate is Fate.MOVES else [],
-        )
+        edits = self.moved.edits if fate is Fate.MOVES else []
+        return replace(self.moved, fate=fate, remarks=[*self.moved.remarks, *remarks], edits=edits)
 
     def own(self, api_version: Scalar, served: Kind) -> Moved:
         """Return the result for an object of the source group: a policy, or a related object."""

@@ -43,11 +43,13 @@ class Mask:
         """Return the mask extended by an object bound at these roots, if it is a Secret."""
         if obj is None or not is_secret(obj):
             return self
-        return replace(
-            self,
-            texts=_sorted({*self.texts, *_texts_of(obj)}),
-            paths=self.paths | {(*root, part) for root in roots for part in _CONTENT},
-        )
+        paths = self.paths | {(*root, part) for root in roots for part in _CONTENT}
+        return replace(self.of((obj,)), paths=paths)
+
+    def of(self, objects: Iterable[Mapping[str, Any]]) -> "Mask":
+        """Return the mask extended by the Secrets among the objects."""
+        texts = {text for obj in objects for text in _texts_of(obj)}
+        return replace(self, texts=_sorted(texts.union(self.texts))) if texts else self
 
     def with_loads(self, loads: Mapping[Hashable, Any]) -> "Mask":
         """Return the mask extended by the Secrets among the results of context entries."""
@@ -148,7 +150,7 @@ class Mask:
 
 def mask_of(objects: Iterable[Mapping[str, Any]]) -> Mask:
     """Return the mask of all Secrets among the objects."""
-    return Mask(texts=_sorted({text for obj in objects for text in _texts_of(obj)}))
+    return Mask().of(objects)
 
 
 def is_secret(obj: Mapping[str, Any]) -> bool:

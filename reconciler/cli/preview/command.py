@@ -23,10 +23,9 @@ from reconciler.cli.preview.baseline import read_baseline, write_baseline
 from reconciler.cli.preview.data import data_of
 from reconciler.cli.preview.policies import read_files, split_names
 from reconciler.cli.preview.report import Report, lines_of
-from reconciler.cli.preview.run import Wish, run
+from reconciler.cli.preview.run import DEFAULT_LIMIT, Wish, run
 
 _FORMATS = ("table", "json", "yaml")
-_LIMIT = 20
 
 _EPILOG = """\b
 Examples:
@@ -48,7 +47,7 @@ Examples:
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    default=_LIMIT,
+    default=DEFAULT_LIMIT,
     show_default=True,
     help="Number of diffs, and of problems, to show for each rule; 0: all. Everything is counted.",
 )

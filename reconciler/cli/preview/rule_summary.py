@@ -1,7 +1,7 @@
 """The summary of a rule in a preview: counts, and as many details as the limit allows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -9,8 +9,7 @@ from typing import Any
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import Outcome
 from reconciler.cli.desk.live_objects import readable
-from reconciler.cli.output.masking import Mask, is_secret, mask_of
-from reconciler.cli.preview.secrets import joined
+from reconciler.cli.output.masking import Mask
 from reconciler.engine.program import Program
 from reconciler.services.preview.dryrun import Identity, Write
 from reconciler.services.preview.preview import Chunk, Seen, Touch
@@ -110,7 +109,7 @@ class RuleSummary:
                 _count(self.unmet, seen.unmet)
                 continue
             self.triggers += 1
-            self._add(seen, chunk.writes, _masking(mask, (seen.trigger,)))
+            self._add(seen, chunk.writes, mask.of((seen.trigger,)))
 
     def count(self, verdict: Verdict) -> int:
         """Return the number of targets with a verdict; errors include those without a target."""
@@ -164,7 +163,7 @@ class RuleSummary:
         write, known = writes.get(target), self.changes.get(target)
         if write is None or (known is None and self._full(self.changes)):
             return
-        before, after = _masking(mask, (write.before, write.after)).pair(
+        before, after = mask.of((write.before, write.after)).pair(
             readable(write.before), readable(write.after)
         )
         if known is None:
@@ -190,13 +189,6 @@ def _verdict(touch: Touch) -> Verdict:
     if touch.refused:
         return Verdict.REFUSED
     return _VERDICTS.get(touch.outcome, Verdict.ERROR)
-
-
-def _masking(mask: Mask, objects: Iterable[Object]) -> Mask:
-    secrets = [obj for obj in objects if is_secret(obj)]
-    if not secrets:
-        return mask
-    return joined(mask, mask_of(secrets))
 
 
 def _count(reasons: Counter[str], text: str) -> None:

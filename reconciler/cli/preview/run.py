@@ -4,7 +4,7 @@ import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from reconciler.api.meta import ANNOTATION_EXISTING, Object
 from reconciler.cli.desk.live import Address, LiveCluster, live_cluster
@@ -29,6 +29,8 @@ from reconciler.services.catalog.settings import Filters
 from reconciler.services.preview.dryrun import Identity
 from reconciler.services.preview.preview import Occasion, Preview, preview_over
 
+DEFAULT_LIMIT: Final = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -47,18 +49,18 @@ class Wish:
     """
 
     found: Sequence[tuple[str, Object]]
-    stored: Sequence[str]
+    stored: Sequence[str] = ()
     address: Address
-    server_dry_run: bool
-    operation: str | None
-    user: Mapping[str, Any] = field(repr=False)
-    namespace: str
-    limit: int
-    service_hosts: str
-    cue: str
-    exceptions: Sequence[PolicyException]
-    exception_namespace: str | None
-    expected: frozenset[Identity] | None
+    server_dry_run: bool = False
+    operation: str | None = None
+    user: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    namespace: str = ""
+    limit: int = DEFAULT_LIMIT
+    service_hosts: str = ""
+    cue: str = ""
+    exceptions: Sequence[PolicyException] = ()
+    exception_namespace: str | None = None
+    expected: frozenset[Identity] | None = None
 
 
 async def run(wish: Wish, *, warn: Callable[[str], None]) -> Report:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.account import ServiceAccount
-from reconciler.cli.output.masking import Mask, mask_of
+from reconciler.cli.output.masking import Mask
 from reconciler.engine.loads import Load
 from reconciler.services.ports.objects import Loader, RuleLoader
 
@@ -33,7 +33,7 @@ class WatchedLoader:
         if kind in ("Secret", "SecretList"):
             items = (answer.get("items") or ()) if kind == "SecretList" else (answer,)
             named = [item | {"apiVersion": "v1", "kind": "Secret"} for item in items]
-            self.mask = joined(self.mask, mask_of(named))
+            self.mask = self.mask.of(named)
         return answer
 
 
@@ -44,10 +44,3 @@ class _InThatName:
 
     async def load(self, load: Load) -> Any:
         return self.watched.seen(await self.loader.load(load))
-
-
-def joined(*masks: Mask) -> Mask:
-    """Return a mask that hides the texts of all given masks."""
-    texts = {text for mask in masks for text in mask.texts}
-    # Longest first, since one text may be a part of another.
-    return Mask(texts=tuple(sorted(texts, key=lambda text: (-len(text), text))))

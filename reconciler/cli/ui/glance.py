@@ -32,6 +32,6 @@ class Glance:
             clock = self.place.live.clock
             if self._board is None or clock.monotonic() - self._taken >= FRESH:
                 found = await look_at(self.place)
-                self._rates = None if self._board is None else rates(self._board, found)
+                self._rates = rates(self._board, found)
                 self._board, self._taken = found, clock.monotonic()
             return self._board, self._rates

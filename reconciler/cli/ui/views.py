@@ -1,9 +1,9 @@
 """JSON views of requests for the page: their status, but no recorded content of objects."""
 
-from datetime import datetime
 from typing import Any
 
 from reconciler.api.updaterequest import TargetStatus, UpdateRequest, render_time
+from reconciler.cli.work.report import moment_of
 
 
 def line_of(request: UpdateRequest) -> dict[str, Any]:
@@ -21,8 +21,8 @@ def line_of(request: UpdateRequest) -> dict[str, Any]:
         "reason": status.reason,
         "message": status.message,
         "created": render_time(request.created),
-        "finished": _moment(status.finished),
-        "nextAttempt": _moment(status.next_attempt),
+        "finished": moment_of(status.finished),
+        "nextAttempt": moment_of(status.next_attempt),
         "attempts": status.attempts,
         "patched": status.counts.patched,
         "matched": status.counts.matched,
@@ -62,7 +62,3 @@ def _target(target: TargetStatus) -> dict[str, Any]:
         "before": target.version_before,
         "after": target.version_after,
     }
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else render_time(moment)

@@ -146,12 +146,15 @@ def holder_of(lease: Mapping[str, Any] | None, now: datetime) -> Holder:
     )
 
 
-def rates(before: Board | None, after: Board) -> dict[str, float]:
-    """Return finished triggers per second by policy, empty where the interval is too short.
+def rates(before: Board | None, after: Board) -> dict[str, float] | None:
+    """Return finished triggers per second by policy, None for the first board.
 
-    A policy whose figures were reset, because its spec changed, has no rate.
+    They are empty where the interval is too short. A policy whose figures were reset, because
+    its spec changed, has no rate.
     """
-    if before is None or (seconds := (after.moment - before.moment).total_seconds()) < _SHORTEST:
+    if before is None:
+        return None
+    if (seconds := (after.moment - before.moment).total_seconds()) < _SHORTEST:
         return {}
     known = {item.policy: item.ended for item in before.policies}
     return {

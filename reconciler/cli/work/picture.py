@@ -9,7 +9,7 @@ from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number
 from reconciler.cli.work.board import Board, Holder, PolicyFigures
-from reconciler.cli.work.report import span
+from reconciler.cli.work.report import moment_of, span
 
 _BAR: Final = 20
 _HEAD: Final = ("POLICY", "READY", "WAITING", "DONE/S", "DONE", "PATCHED", "FAILED", "LAST RUN")
@@ -64,7 +64,7 @@ def data_of_policy(item: PolicyFigures, rates: Mapping[str, float] | None) -> di
         "donePerSecond": None if rates is None else round(rates.get(item.policy, 0.0), 2),
         "patched": item.patched,
         "failed": item.failed,
-        "lastRun": None if item.last_run is None else render_time(item.last_run),
+        "lastRun": moment_of(item.last_run),
         "rollout": None
         if rollout is None
         else {

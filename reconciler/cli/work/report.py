@@ -55,7 +55,7 @@ def data_of(found: Overview) -> dict[str, Any]:
                 "notReady": line.ready,
                 "deleted": line.deleted,
                 **{state.value.lower(): line.states[state] for state in _COLUMNS},
-                "oldestWaiting": _moment(line.oldest),
+                "oldestWaiting": moment_of(line.oldest),
             }
             for line in found.policies
         ],
@@ -71,7 +71,7 @@ def data_of(found: Overview) -> dict[str, Any]:
                 "missingPermission": item.permission,
                 "cure": _cure(item, found.role_label),
                 "count": item.count,
-                "nextAttemptTime": _moment(item.next_attempt),
+                "nextAttemptTime": moment_of(item.next_attempt),
                 "requests": [
                     {"name": name, "trigger": trigger} for name, trigger in item.requests
                 ],
@@ -123,7 +123,7 @@ def _data_of_sweep(item: UpdateRequest) -> dict[str, Any]:
         "timeLeft": progress.eta,
         "reason": status.reason,
         "message": status.message,
-        "nextAttemptTime": _moment(status.next_attempt),
+        "nextAttemptTime": moment_of(status.next_attempt),
     }
 
 
@@ -181,5 +181,6 @@ def span(seconds: float) -> str:
     return render_duration(coarse) if whole else "0s"
 
 
-def _moment(moment: datetime | None) -> str | None:
+def moment_of(moment: datetime | None) -> str | None:
+    """Return a time as RFC 3339 text, None where there is none."""
     return None if moment is None else render_time(moment)

@@ -53,8 +53,7 @@ async def _top(key: str, output: str, *, watch: bool, address: dict[str, str]) -
     before: Board | None = None
     async with workplace(**address) as place:
         async for found in looks(partial(look_at, place, key), again=watch):
-            measured = rates(before, found) if before is not None else None
-            _show(found, measured, output, more_follow=watch)
+            _show(found, rates(before, found), output, more_follow=watch)
             before = found
 
 
