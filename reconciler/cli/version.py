@@ -8,7 +8,6 @@ from importlib.metadata import version as installed
 from typing import Any, Final
 
 import click
-import orjson
 
 from reconciler.api.meta import Kind
 from reconciler.cli.desk.live import (
@@ -18,6 +17,7 @@ from reconciler.cli.desk.live import (
     cluster_options,
     live_cluster,
 )
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.exits import NOT_RUN
 from reconciler.cli.output.screen import warn
 from reconciler.errors import ClusterError, Forbidden, InvalidSetting
@@ -69,7 +69,7 @@ def version(*, alone: bool, namespace: str, output: str, **address: Any) -> None
         except (ClusterError, InvalidSetting) as error:
             problem = str(error)
     if output == "json":
-        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
+        click.echo(json_of(found))
     else:
         click.echo("\n".join(_lines(found, namespace)))
     if problem:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TextIO
 
-import orjson
 from typing_extensions import override
 
 from reconciler.cli.desk.emit import paint, render_yaml, title, unified_diff
 from reconciler.cli.desk.file_objects import Key, key_of
 from reconciler.cli.desk.session import RuleResult, TriggerRun
 from reconciler.cli.desk.summary import mask_of_run, place_of
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.masking import Mask
 from reconciler.cli.output.screen import screen_of
 from reconciler.engine.outcome import RuleStatus
@@ -124,7 +124,7 @@ class _Objects(Writer):
         objects = [self._as_read(key, obj) for key, obj in self._objects.items()]
         if self._json:
             listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-            self._stream.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
+            self._stream.write(json_of(listed) + "\n")
             return
         for index, obj in enumerate(objects):
             self._stream.write(("---\n" if index else "") + render_yaml(obj))
@@ -176,7 +176,7 @@ class _Patches(Writer):
     def write(self, run: TriggerRun) -> None:
         for result in run.results:
             if result.status is RuleStatus.PASS:
-                written = orjson.dumps(_patch(result), option=orjson.OPT_INDENT_2).decode()
+                written = json_of(_patch(result))
                 self._stream.write(",\n" if self._begun else "[\n")
                 self._stream.write("  " + written.replace("\n", "\n  "))
                 self._begun = True

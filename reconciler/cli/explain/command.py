@@ -5,7 +5,6 @@ import sys
 from typing import Any
 
 import click
-import orjson
 
 from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
@@ -17,6 +16,7 @@ from reconciler.cli.explain.live import plan_live
 from reconciler.cli.explain.options import ExplainOptions, Plan
 from reconciler.cli.explain.outline import outline
 from reconciler.cli.explain.outline_writer import OutlineWriter, show
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.screen import screen_of, warn
 
 _EPILOG = """\b
@@ -94,8 +94,7 @@ def explain(*, output: str, cluster: bool, operation: str | None, **options: Any
     if text := passed_over(requested.passed_over, whole=False):
         warn(text)
     if output == "json":
-        notes = [note.fields() for note in writer.notes]
-        click.echo(orjson.dumps(notes, default=str, option=orjson.OPT_INDENT_2).decode())
+        click.echo(json_of([note.fields() for note in writer.notes]))
     else:
         show(writer.notes, sys.stdout, screen_of(sys.stdout))
 

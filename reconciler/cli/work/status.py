@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 import click
-import orjson
 
 from reconciler.api.meta import Object, policy_ref
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.screen import screen_of
 from reconciler.cli.work.overview import Overview, overview
 from reconciler.cli.work.place import (
@@ -104,7 +104,7 @@ async def _hooks(place: Workplace, namespace: str) -> list[Object]:
 
 def _show(found: Overview, place: Workplace, output: str, *, more_follow: bool) -> None:
     if output == "json":
-        click.echo(orjson.dumps(data_of(found)).decode())
+        click.echo(json_of(data_of(found), compact=True))
         return
     lines = lines_of(found, screen_of(sys.stdout), now=place.live.clock.now())
     show_frame(lines, more_follow=more_follow)

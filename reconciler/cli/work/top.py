@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import click
-import orjson
 
+from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.screen import screen_of
 from reconciler.cli.work.board import Board, rates
 from reconciler.cli.work.look import look_at
@@ -61,7 +61,7 @@ def _show(
     found: Board, measured: dict[str, float] | None, output: str, *, more_follow: bool
 ) -> None:
     if output == "json":
-        click.echo(orjson.dumps(data_of_board(found, measured)).decode())
+        click.echo(json_of(data_of_board(found, measured), compact=True))
         return
     on_terminal = more_follow and sys.stdout.isatty()
     height = shutil.get_terminal_size().lines - 1 if on_terminal else 0

@@ -1,6 +1,7 @@
 """Values for the elements of a foreach, and the scope of values."""
 
 import json
+import os
 from collections.abc import Callable
 
 import pytest
@@ -301,3 +302,22 @@ def test_values_for_fields_of_the_trigger_change_the_trigger_itself(
     (changed,) = json.loads(desk.run(*words).stdout)["items"]
     assert changed["metadata"]["labels"] == {"env": "prod", "size": "small", "from": "b"}
     assert changed["data"] == {"a": "b"}
+
+
+def test_a_byte_of_a_value_that_is_no_character_is_written_out_as_json(
+    desk: Desk, policy: Policy
+) -> None:
+    rule = """
+    - name: r
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      context: [{name: s, configMap: {name: s, namespace: default}}]
+      mutate: {patchStrategicMerge: {metadata: {labels: {mail: "{{ s.data.mail }}"}}}}
+    """
+    desk.write("cm.yaml", OBJECT)
+    given = [policy(rule), "--set", os.fsdecode(b"s.data.mail=caf\xe9"), "-o"]
+    objects = desk.run("apply", *given, "json", "-r", "cm.yaml").stdout
+    assert json.loads(objects)["items"][0]["metadata"]["labels"] == {"mail": r"caf\udce9"}
+    (change,) = json.loads(desk.run("apply", *given, "patch", "-r", "cm.yaml").stdout)
+    assert change["patch"][0]["value"] == {"mail": r"caf\udce9"}
+    explained = desk.run("explain", *given, "json", "--trigger", "cm.yaml")
+    assert (explained.exit_code, len(json.loads(explained.stdout))) == (0, 1)
