@@ -1,7 +1,7 @@
 """Runs tests of hooks: compares the result of each step with the expected one."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,14 @@ from reconciler.cli.desk.file_objects import FileObjects, Scopes, key_of
 from reconciler.cli.desk.hooks.effects import SERVERS_OWN, effects_of
 from reconciler.cli.desk.hooks.executing import desk_tools, executables_in, faults_of
 from reconciler.cli.desk.hooks.stage import HookStage
-from reconciler.cli.desk.hooks.subjects import Declared, DeskHook, Script, declared_in, is_declared
+from reconciler.cli.desk.hooks.subjects import (
+    Declared,
+    DeskHook,
+    Played,
+    Script,
+    declared_in,
+    is_declared,
+)
 from reconciler.cli.desk.inputs import placed
 from reconciler.cli.desk.suite.check import End, Row, TestRun, tidy
 from reconciler.cli.desk.suite.hookmodel import HookTest, Step
@@ -24,14 +31,6 @@ from reconciler.services.ports.jq import Jq
 
 _SECONDS: Final = 60.0
 _FORBIDDEN: Final = "executables are run only with --run-hooks"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
-    """The result of a run of the hook; empty where it was not run."""
-
-    operations: Sequence[Any] = ()
-    failure: str = ""
 
 
 async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) -> TestRun:
@@ -49,11 +48,7 @@ async def run_hook_test(test: HookTest, selector: Selector, *, allowed: bool) ->
     if is_declared(path):
         rows += await _declared_rows(test, path)
     elif not allowed:
-        for step in test.steps:
-            rows += [
-                _row(test.hook, step, part, end=End.NOT_RUN, reason=_FORBIDDEN)
-                for part in _parts(step)
-            ]
+        rows += _all_rows(test, End.NOT_RUN, _FORBIDDEN)
     else:
         (executable,) = executables_in(path)
         async with desk_tools() as (executables, jq):
@@ -73,17 +68,21 @@ async def _declared_rows(test: HookTest, path: Path) -> list[Row]:
     try:
         hook = declared_in(path)
     except InvalidPolicy as error:
-        return list(_refused(test, error))
+        return _refused(test, error)
     async with desk_tools() as (_, jq):
         return [row async for row in _Play(test, Declared(hook=hook, jq=jq), jq).rows()]
 
 
-def _refused(test: HookTest, error: InvalidPolicy) -> Iterator[Row]:
-    said = "; ".join(faults_of(error))
-    for step in test.steps:
-        for part in _parts(step):
-            row = _row(test.hook, step, part, end=End.FAILED, reason="Invalid configuration")
-            yield replace(row, message=said)
+def _refused(test: HookTest, error: InvalidPolicy) -> list[Row]:
+    return _all_rows(test, End.FAILED, "Invalid configuration", "; ".join(faults_of(error)))
+
+
+def _all_rows(test: HookTest, end: End, reason: str, message: str = "") -> list[Row]:
+    return [
+        _row(test.hook, step, part, end=end, reason=reason, message=message)
+        for step in test.steps
+        for part in _parts(step)
+    ]
 
 
 class _Play:
@@ -120,18 +119,18 @@ class _Play:
     def _placed(self, names: Sequence[str]) -> list[Object]:
         return placed(names, self._scopes, base=self._test.path.parent)
 
-    async def _run(self, given: Sequence[dict[str, Any]]) -> _Done:
+    async def _run(self, given: Sequence[dict[str, Any]]) -> Played:
         """Run the hook if it has binding contexts, and carry out its operations."""
         if not given:
-            return _Done()
+            return Played()
         try:
-            played = await self._hook.play(given, _say_nothing)
+            played = await self._hook.play(given, lambda _line, _stream: None)
         except InvalidPolicy as error:
-            return _Done(failure="; ".join(faults_of(error)))
+            return Played(failure="; ".join(faults_of(error)))
         try:
             operations = read_operations(played.operations)
         except InvalidPolicy as error:
-            return _Done(failure=played.failure or "; ".join(faults_of(error)))
+            return Played(failure=played.failure or "; ".join(faults_of(error)))
         done = after_failure(operations) if played.failure else operations
         effects = await effects_of(
             done,
@@ -142,10 +141,10 @@ class _Play:
         )
         errors = [f"{item.operation.type} {item.target}: {item.error}" for item in effects]
         wrong = [said for said, item in zip(errors, effects, strict=True) if item.error]
-        return _Done(operations=played.operations, failure=played.failure or "; ".join(wrong))
+        return Played(operations=played.operations, failure=played.failure or "; ".join(wrong))
 
     async def _judged(
-        self, step: Step, part: str, given: Sequence[dict[str, Any]], done: _Done
+        self, step: Step, part: str, given: Sequence[dict[str, Any]], done: Played
     ) -> Row:
         if part == "failure":
             return self._of_failure(step, done)
@@ -163,7 +162,7 @@ class _Play:
                 return self._row(step, part, End.FAILED, "Not found", said)
         return self._compared(step, part, wanted, found)
 
-    def _of_failure(self, step: Step, done: _Done) -> Row:
+    def _of_failure(self, step: Step, done: Played) -> Row:
         if step.failure in done.failure and done.failure:
             return self._row(step, "failure", End.PASSED, "Ok", done.failure)
         said = done.failure or "the hook did its work"
@@ -177,8 +176,7 @@ class _Play:
         return replace(self._row(step, part, End.FAILED, "Diff"), details=tuple(lines))
 
     def _row(self, step: Step, part: str, end: End, reason: str, message: str = "") -> Row:
-        row = _row(self._test.hook, step, part, end=end, reason=reason)
-        return replace(row, message=message)
+        return _row(self._test.hook, step, part, end=end, reason=reason, message=message)
 
     async def _stored(self, obj: Object) -> Object | None:
         kind = self._file_objects.cluster.exact(obj["apiVersion"], obj["kind"])
@@ -208,15 +206,11 @@ def _parts(step: Step) -> list[str]:
     return [name for name, given in parts.items() if given]
 
 
-def _row(hook: str, step: Step, part: str, *, end: End, reason: str) -> Row:
+def _row(hook: str, step: Step, part: str, *, end: End, reason: str, message: str) -> Row:
     expected = Expected(
         location=f"{step.location}.expect.{part}",
         policy=hook,
         rule=f"{step.name}/{part}",
         result="pass",
     )
-    return Row(expected=expected, key=None, end=end, reason=reason)
-
-
-def _say_nothing(line: str, stream: str) -> None:
-    del line, stream
+    return Row(expected=expected, key=None, end=end, reason=reason, message=message)
