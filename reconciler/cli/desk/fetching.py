@@ -16,7 +16,7 @@ _REDIRECTS: Final = 5
 _TYPES: Final = "application/yaml, application/json, text/plain, */*"
 
 
-def read(address: str, most: int) -> bytes:
+def fetch(address: str, most: int) -> bytes:
     """Return the content at a URL.
 
     Args:

@@ -17,8 +17,7 @@ def read_fields(raw: Any, location: str, *, allowed: Sequence[str]) -> Mapping[s
     """
     known = {name.lower(): name for name in allowed}
     found: dict[str, Any] = {}
-    allowed_here = tuple(raw) if isinstance(raw, Mapping) else ()
-    for written, value in reading.mapping(raw, location, allowed=allowed_here).items():
+    for written, value in reading.object_at(raw, location).items():
         name = known.get(str(written).lower())
         if name is None:
             raise InvalidSetting(f"{location}.{written}: {_unknown(str(written), known)}")

@@ -14,7 +14,6 @@ import orjson
 from typing_extensions import override
 
 from reconciler.api.meta import Object
-from reconciler.cli.desk.address import fetch, is_address
 from reconciler.cli.desk.documents import Document, parse_documents
 from reconciler.errors import InvalidSetting
 
@@ -26,6 +25,7 @@ MAX_FILE: Final = 100 * 1024**2
 """Bytes; the parsed content takes about ten times as much memory."""
 MAX_OBJECT: Final = 3 * 1024**2
 """Bytes; API servers accept no larger request."""
+_SCHEMES: Final = ("https://", "http://")
 _WILDCARDS = "*?["
 _OPENED: Final = re.compile(r"/dev/fd/[0-9]+|/dev/stdin|/proc/self/fd/[0-9]+")
 _TOOLS: Final = ("kustomize.config.k8s.io", "cli.kyverno.io")
@@ -87,6 +87,9 @@ def read_contents(names: Iterable[str], *, base: Path | None = None) -> Iterator
             data = _bounded(sys.stdin.buffer.read(MAX_FILE + 1), STDIN_NAME)
             yield Content(source=STDIN_NAME, data=data)
         elif is_address(name):
+            # The HTTP client takes as long to import as all the rest, and most files are paths.
+            from reconciler.cli.desk.fetching import fetch  # noqa: PLC0415
+
             yield Content(source=name, data=fetch(name, MAX_FILE))
         else:
             for path, found in _paths(name, base):
@@ -120,6 +123,16 @@ def _bounded(content: bytes, source: str) -> bytes:
             f"{source}: it is larger than {limit}: divide it, or use fewer objects"
         )
     return content
+
+
+def is_address(name: str) -> bool:
+    """Return whether a name is a URL and not a path."""
+    return name.lower().startswith(_SCHEMES)
+
+
+def is_file(name: str) -> bool:
+    """Return whether a name is that of a file: standard input, a URL or what exists."""
+    return name == STDIN or is_address(name) or Path(name).exists()
 
 
 def has_wildcards(name: str) -> bool:

@@ -10,9 +10,16 @@ from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_of
 from reconciler.cli.desk.documents import Document
 from reconciler.cli.desk.file_objects import Answers, FileObjects, Key, Scopes
-from reconciler.cli.desk.files import checked, no_matter, objects, read_all, read_one
+from reconciler.cli.desk.files import (
+    Content,
+    checked,
+    no_matter,
+    objects,
+    read_all,
+    read_contents,
+    read_one,
+)
 from reconciler.cli.desk.policies import PolicySet, check_settings, compile_all, holds_policy
-from reconciler.cli.desk.stream import stream, triggers_alone
 from reconciler.cli.desk.values import (
     DeskValues,
     check_head,
@@ -93,8 +100,8 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
     exceptions = read_exceptions(paths.exceptions)
     triggers: Sequence[Object] | Iterator[Object] | None = None
     held: Sequence[Object] = ()
-    if streamed and paths.resources and not exceptions and triggers_alone(policies):
-        triggers = stream(paths.resources, scopes, passed_over.add)
+    if streamed and paths.resources and not exceptions and _triggers_alone(policies):
+        triggers = _streamed(paths.resources, scopes, passed_over.add)
     if triggers is None:
         resources = objects(read_all(paths.resources), passed_over.add)
         triggers = held = _in_place([*plain, *resources], scopes)
@@ -113,6 +120,43 @@ def read_inputs(paths: Paths, *, streamed: bool = False) -> Inputs:
         passed_over=passed_over,
         targets_given=bool(paths.targets),
     )
+
+
+def _triggers_alone(policies: PolicySet) -> bool:
+    """Return whether the policies see nothing but each trigger: no targets, no loads."""
+    return all(
+        program.changes_trigger
+        and not program.match.needs.namespace_labels
+        and not program.binding.loads
+        for policy in policies.compiled
+        for program in policy.programs
+    )
+
+
+def _streamed(
+    names: Sequence[str], scopes: Scopes, pass_over: Callable[[str], None]
+) -> Iterator[Object] | None:
+    """Return an iterator that reads the objects of files one by one, to save memory.
+
+    Return None where a file defines custom resources, as a definition may follow its objects.
+    """
+    contents = list(read_contents(names))
+    if any(b"CustomResourceDefinition" in content.data for content in contents):
+        return None
+    return _one_by_one(contents, " ".join(names), scopes, pass_over)
+
+
+def _one_by_one(
+    contents: list[Content], names: str, scopes: Scopes, pass_over: Callable[[str], None]
+) -> Iterator[Object]:
+    found = False
+    contents.reverse()
+    while contents:
+        for _, obj in objects(contents.pop().documents(), pass_over):
+            found = True
+            yield scopes.placed(obj)
+    if not found:
+        raise InvalidSetting(f"{names}: no object found")
 
 
 _Found: TypeAlias = list[tuple[Document, Object]]

@@ -165,9 +165,7 @@ def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
 def _rules(policy: Object) -> list[dict[str, Any]]:
     spec = policy.get("spec")
     rules = spec.get("rules") if isinstance(spec, dict) else None
-    return (
-        [rule for rule in rules or () if isinstance(rule, dict)] if isinstance(rules, list) else []
-    )
+    return [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
 
 
 def rule_names(policy: Object) -> list[str]:

@@ -10,8 +10,7 @@ import click
 
 from reconciler.api.kinds import kinds_of, named_with_kind
 from reconciler.api.meta import CONFIG_MAPS, Object
-from reconciler.cli.desk.address import is_address
-from reconciler.cli.desk.files import STDIN
+from reconciler.cli.desk.files import SUFFIXES, is_file
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.output.screen import warn
 from reconciler.dialects.registry import compile_exception
@@ -24,7 +23,6 @@ _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _CLUSTER_WIDE: Final = re.compile(r"(?:(?:retrofit)?clusterpolic(?:y|ies)|r?cpol)/([^/]+)")
 _NAMESPACED: Final = re.compile(r"(?:(?:retrofit)?polic(?:y|ies)|r?pol)/(?:([^/]+)/)?([^/]+)")
 _PLAIN: Final = re.compile(rf"{_NAME}(/{_NAME})?")
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 exception_namespace = click.option(
     "--exception-namespace",
@@ -43,7 +41,7 @@ def policy_key(name: str) -> str:
     Raises:
         InvalidSetting: A Policy is named without its namespace.
     """
-    if name == STDIN or is_address(name) or Path(name).exists():
+    if is_file(name):
         return ""
     if wide := _CLUSTER_WIDE.fullmatch(name):
         return wide[1]
@@ -54,7 +52,7 @@ def policy_key(name: str) -> str:
             msg = f"{name}: no such file; a Policy of the cluster is policy/NAMESPACE/NAME"
             raise InvalidSetting(msg)
         return f"{inside[1]}/{inside[2]}"
-    if Path(name).suffix not in _SUFFIXES and _PLAIN.fullmatch(name):
+    if Path(name).suffix not in SUFFIXES and _PLAIN.fullmatch(name):
         return name
     return ""
 

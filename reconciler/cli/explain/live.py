@@ -1,12 +1,9 @@
 """The plan of an explanation, read from a cluster."""
 
-from pathlib import Path
-
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Kind, Object, ObjectRef
-from reconciler.cli.desk.address import is_address
 from reconciler.cli.desk.file_objects import Scopes
-from reconciler.cli.desk.files import STDIN
+from reconciler.cli.desk.files import is_file
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.live_objects import readable
 from reconciler.cli.desk.policies import check_settings
@@ -29,7 +26,7 @@ async def plan_live(requested: ExplainOptions, cluster: LiveCluster) -> Plan:
     policies = await _policies(requested, desk, cluster)
     requests = []
     if requested.trigger is not None:
-        if _is_file(requested.trigger):
+        if is_file(requested.trigger):
             triggers = requested.objects([requested.trigger], Scopes())
         else:
             _, obj = await _object(requested.trigger, "--trigger", cluster)
@@ -53,7 +50,7 @@ async def plan_live(requested: ExplainOptions, cluster: LiveCluster) -> Plan:
 
 async def _policies(requested: ExplainOptions, desk: DeskValues, cluster: LiveCluster) -> Policies:
     name = requested.policy
-    if _is_file(name):
+    if is_file(name):
         return requested.policies(desk)
     key = policy_key(name)
     if not key:
@@ -74,7 +71,7 @@ async def _policies(requested: ExplainOptions, desk: DeskValues, cluster: LiveCl
 
 
 async def _object(text: str, flag: str, cluster: LiveCluster) -> tuple[Kind, Object]:
-    if _is_file(text):
+    if is_file(text):
         raise InvalidSetting(f"{flag} {text}: with a cluster, name an object as KIND/NS/NAME")
     named = _parsed(text, flag)
     kind = await _kind(named, f"{flag} {text}", cluster)
@@ -116,7 +113,3 @@ async def _kind(named: ObjectRef, place: str, cluster: LiveCluster) -> Kind:
         names = ", ".join(sorted(f"{kind.api_version}/{kind.kind}" for kind in found))
         raise InvalidSetting(f"{place}: {named.kind} is ambiguous: write one of {names} instead")
     return found[0]
-
-
-def _is_file(name: str) -> bool:
-    return name == STDIN or is_address(name) or Path(name).exists()

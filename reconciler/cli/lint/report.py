@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from reconciler.cli.desk.address import is_address
+from reconciler.cli.desk.files import is_address
 from reconciler.cli.lint.positions import Position
 from reconciler.cli.lint.rules import RULES
 from reconciler.cli.output.encoding import json_of

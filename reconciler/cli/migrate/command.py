@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from reconciler.api.meta import Object, policy_ref
-from reconciler.cli.desk.address import is_address
-from reconciler.cli.desk.files import STDIN, STDIN_NAME, NamedPath
+from reconciler.cli.desk.files import STDIN, STDIN_NAME, NamedPath, is_address
 from reconciler.cli.desk.live import Address, connection_options
 from reconciler.cli.migrate.differences import differences
 from reconciler.cli.migrate.files import Rewritten, place_of, rewrite_all, store

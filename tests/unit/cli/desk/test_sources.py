@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typing_extensions import override
 
-from reconciler.cli.desk.address import fetch
+from reconciler.cli.desk.fetching import fetch
 from reconciler.errors import InvalidSetting
 from tests.unit.cli.desk.conftest import Desk
 
