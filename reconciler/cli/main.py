@@ -30,80 +30,41 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class _Command(NamedTuple):
+    """The module of a command, which holds it by its name, and the summary for the list."""
+
     module: str
-    attribute: str
     summary: str
 
 
 # Loaded only when used: a command's imports must not slow down the others.
 _COMMANDS: Mapping[str, _Command] = {
-    "apply": _Command(
-        "reconciler.cli.desk.apply",
-        "apply",
-        "Show what policies would change in the objects of files.",
-    ),
+    "apply": _Command(".desk.apply", "Show what policies would change in the objects of files."),
     "preview": _Command(
-        "reconciler.cli.preview.command",
-        "preview",
-        "Show what policies would do to the objects of a live cluster.",
+        ".preview.command", "Show what policies would do to the objects of a live cluster."
     ),
-    "test": _Command(
-        "reconciler.cli.desk.suite.command",
-        "test",
-        "Run test folders of policies: kyverno-test.yaml.",
-    ),
+    "test": _Command(".desk.suite.command", "Run test folders of policies: kyverno-test.yaml."),
     "migrate": _Command(
-        "reconciler.cli.migrate.command",
-        "migrate",
-        "Move policies to the API group beside a Kyverno, or back.",
+        ".migrate.command", "Move policies to the API group beside a Kyverno, or back."
     ),
-    "run": _Command("reconciler.cli.work.run", "run", "Run a policy now on all existing objects."),
-    "status": _Command(
-        "reconciler.cli.work.status",
-        "status",
-        "Show waiting, finished and failed requests, and why.",
-    ),
-    "top": _Command(
-        "reconciler.cli.work.top", "top", "Show how busy policies are: queues, rollouts, failures."
-    ),
-    "ui": _Command(
-        "reconciler.cli.ui.command", "ui", "Serve a live web page with policies and requests."
-    ),
-    "clean": _Command(
-        "reconciler.cli.work.clean",
-        "clean",
-        "Remove what an uninstalled kube-retrofit left on objects.",
-    ),
-    "retry": _Command("reconciler.cli.work.retry", "retry", "Retry failed and waiting work now."),
+    "run": _Command(".work.run", "Run a policy now on all existing objects."),
+    "status": _Command(".work.status", "Show waiting, finished and failed requests, and why."),
+    "top": _Command(".work.top", "Show how busy policies are: queues, rollouts, failures."),
+    "ui": _Command(".ui.command", "Serve a live web page with policies and requests."),
+    "clean": _Command(".work.clean", "Remove what an uninstalled kube-retrofit left on objects."),
+    "retry": _Command(".work.retry", "Retry failed and waiting work now."),
     "dev": _Command(
-        f"{_DEVCLUSTER}.commands",
-        "dev",
-        "Run a real local control plane with kube-retrofit installed.",
+        f"{_DEVCLUSTER}.commands", "Run a real local control plane with kube-retrofit installed."
     ),
-    "lint": _Command(
-        "reconciler.cli.lint.command",
-        "lint",
-        "Report errors and likely mistakes in policies.",
-    ),
+    "lint": _Command(".lint.command", "Report errors and likely mistakes in policies."),
     "explain": _Command(
-        "reconciler.cli.explain.command",
-        "explain",
-        "Explain why a policy does or does not change an object.",
+        ".explain.command", "Explain why a policy does or does not change an object."
     ),
     "hooks": _Command(
-        "reconciler.cli.desk.hooks.command",
-        "hooks",
-        "List the hooks of a folder, and show what one would do.",
+        ".desk.hooks.command", "List the hooks of a folder, and show what one would do."
     ),
-    "jp": _Command("reconciler.cli.jp", "jp", "Try JMESPath expressions as policies use them."),
-    "version": _Command(
-        "reconciler.cli.version", "version", "Show the versions of retrofit and of the cluster."
-    ),
-    "completion": _Command(
-        "reconciler.cli.completion",
-        "completion",
-        "Print a completion script for bash, zsh or fish.",
-    ),
+    "jp": _Command(".jp", "Try JMESPath expressions as policies use them."),
+    "version": _Command(".version", "Show the versions of retrofit and of the cluster."),
+    "completion": _Command(".completion", "Print a completion script for bash, zsh or fish."),
 }
 
 
@@ -120,7 +81,7 @@ class _Retrofit(click.Group):
         if known is None:
             return None
         try:
-            module = importlib.import_module(known.module)
+            module = importlib.import_module(known.module, "reconciler.cli")
         except ModuleNotFoundError as error:
             if error.name != _DEVCLUSTER:
                 raise
@@ -129,7 +90,7 @@ class _Retrofit(click.Group):
             raise InvalidSetting(_NO_DEVCLUSTER) from error
         finally:
             interrupts.raise_again()
-        command = getattr(module, known.attribute)
+        command = getattr(module, cmd_name)
         return command if isinstance(command, click.Command) else None
 
     @override

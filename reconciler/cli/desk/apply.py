@@ -22,7 +22,7 @@ from reconciler.cli.desk.progress import Bar
 from reconciler.cli.desk.session import Session
 from reconciler.cli.desk.stored import exception_namespace, honoured_exceptions
 from reconciler.cli.desk.summary import Summary, passed_over
-from reconciler.cli.output.exits import FINDINGS, OK
+from reconciler.cli.output.exits import FINDINGS
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.terminal import bare_stream
 from reconciler.errors import InvalidSetting, RetrofitError
@@ -49,34 +49,6 @@ _LISTS: Final = {
     "exceptions": "exception_lists",
 }
 """The options that name single files, and the matching options that take lists."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Exits:
-    """Computes the exit code of the command; see the flags of the same names."""
-
-    check: bool
-    warn_exit_code: int
-    warn_no_pass: bool
-
-    def code(self, summary: Summary, faults: int) -> int:
-        """Return the exit code, given the number of faults that are not errors of rules."""
-        found = summary.errors or summary.rejections or (self.check and summary.changed)
-        if faults or found:
-            return FINDINGS
-        if summary.warnings or (self.warn_no_pass and not summary.changed):
-            return self.warn_exit_code
-        return OK
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Where:
-    """The part of a cluster to read; see the flags of the same names."""
-
-    address: Address
-    namespace: str
-    exception_namespace: str | None
-    cue: str
 
 
 def _files(*names: str, text: str) -> Callable[[T], T]:
@@ -187,12 +159,7 @@ def apply(
     _check_flags(paths, address, namespace, cluster=cluster)
     # Output that is piped into kubectl must not end halfway when a later file is unreadable.
     streamed = output in STREAMED and not cluster
-    where = _Where(
-        address=address,
-        namespace=namespace,
-        exception_namespace=paths.pop("exception_namespace"),
-        cue=paths["cue"],
-    )
+    exceptions = paths.pop("exception_namespace")
     inputs = read_inputs(Paths(user=paths.pop("userinfo"), **paths), streamed=streamed)
     _check_triggers(inputs, namespace, cluster=cluster)
     for text in (*inputs.policies.warnings, *(item.message for item in inputs.policies.refused)):
@@ -209,15 +176,19 @@ def apply(
     )
     work = _Work(inputs=inputs, operation=operation, writer=writer, summary=summary)
     try:
-        unread = asyncio.run(work.live(where) if cluster else work.offline())
+        unread = asyncio.run(
+            work.live(address, namespace, exceptions, paths["cue"]) if cluster else work.offline()
+        )
     except RetrofitError:
         _tell(summary.remarks(screen_of(sys.stderr)))
         raise
     writer.close()
     faults = inputs.policies.wrong + len(unread)
     _conclude(summary, inputs, unread, faults, output)
-    exits = _Exits(check=check, warn_exit_code=warn_exit_code, warn_no_pass=warn_no_pass)
-    sys.exit(exits.code(summary, faults))
+    if faults or summary.errors or summary.rejections or (check and summary.changed):
+        sys.exit(FINDINGS)
+    if summary.warnings or (warn_no_pass and not summary.changed):
+        sys.exit(warn_exit_code)
 
 
 def _joined(paths: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,15 +275,15 @@ class _Work:
                 await self._one(session, trigger)
         return []
 
-    async def live(self, where: _Where) -> list[str]:
+    async def live(
+        self, address: Address, namespace: str, exceptions: str | None, cue: str
+    ) -> list[str]:
         """Evaluate on a cluster; return a message for each kind that cannot be read."""
         inputs = self.inputs
-        async with live_cluster(where.address, cue=where.cue) as live:
+        async with live_cluster(address, cue=cue) as live:
             policies = {policy.key for policy in inputs.policies.compiled}
-            exceptions = await honoured_exceptions(
-                live, where.exception_namespace, policies, inputs.exceptions
-            )
-            inputs = replace(inputs, exceptions=exceptions)
+            honoured = await honoured_exceptions(live, exceptions, policies, inputs.exceptions)
+            inputs = replace(inputs, exceptions=honoured)
             session = self._session(inputs, LiveObjects(live))
             if inputs.triggers:
                 for trigger in inputs.triggers:
@@ -321,7 +292,7 @@ class _Work:
             programs = [it for policy in inputs.policies.compiled for it in policy.programs]
             walk = Walk(live, programs)
             with Bar(hidden=sys.stdout.isatty()) as bar:
-                async for triggers, left in walk.pages(where.namespace):
+                async for triggers, left in walk.pages(namespace):
                     for trigger in triggers:
                         # The lists are wider than match: skip objects that no rule matches.
                         await self._one(session, trigger, always=False)
