@@ -13,13 +13,12 @@ from reconciler.api.meta import Object, policy_ref
 from reconciler.cli.desk.acceptance import refused_metadata
 from reconciler.cli.lint.report import Row, as_github, as_json, as_sarif, as_text, summary
 from reconciler.cli.lint.schema import crd_findings
-from reconciler.cli.lint.sources import Broken, Source, read_sources
+from reconciler.cli.lint.sources import HOOKS, POLICIES, Broken, Source, read_sources
 from reconciler.cli.output.exits import FINDINGS, NOT_RUN
 from reconciler.cli.output.screen import screen_of, warn
 from reconciler.cli.output.words import number
-from reconciler.dialects.registry import EXCEPTION, KNOWN_KINDS
+from reconciler.dialects.registry import EXCEPTION
 from reconciler.errors import InvalidSetting
-from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.isolation.jq import BriefJq
 from reconciler.memory.kinds import MemoryKinds
 from reconciler.services.authoring.lint import (
@@ -32,9 +31,6 @@ from reconciler.services.authoring.lint import (
     lint_policy,
 )
 
-_POLICIES = frozenset(kind.kind for kind in KNOWN_KINDS)
-_HOOKS = frozenset(kind.kind for kind in HOOK_KINDS)
-_KINDS = _POLICIES | _HOOKS | {ENTRY, EXCEPTION}
 _FORMATS = {"json": as_json, "sarif": as_sarif, "github": as_github}
 _EPILOG = """\b
 Examples:
@@ -80,15 +76,12 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     they seem to: a target that selects the whole cluster, an append that never ends, a label
     that is read without a default. Reads only files, no cluster.
     """
-    read = list(read_sources(policies, _KINDS))
+    read = list(read_sources(policies))
     sources = [item for item in read if isinstance(item, Source)]
     missing = [item for item in read if isinstance(item, InvalidSetting)]
+    rules = {policy_ref(item.obj).key: _rule_names(item.obj) for item in sources}
     rows = [
-        row
-        for row in _rows(
-            read, {policy_ref(item.obj).key: _rule_names(item.obj) for item in sources}
-        )
-        if not (no_notes and row.finding.level is Level.NOTE)
+        row for row in _rows(read, rules) if not (no_notes and row.finding.level is Level.NOTE)
     ]
     if not sources and not rows and not missing:
         known = "no policy, PolicyException, GlobalContextEntry or Hook"
@@ -144,7 +137,7 @@ def _lint(obj: Object, rules: Mapping[str, frozenset[str]]) -> Iterator[Finding]
             found = lint_entry(obj)
         case kind if kind == EXCEPTION:
             found = lint_exception(obj, rules)
-        case kind if kind in _HOOKS:
+        case kind if kind in HOOKS:
             found = asyncio.run(_lint_hook(obj))
         case _:
             found = lint_policy(obj, scope=namespaced)
@@ -164,7 +157,7 @@ async def _lint_hook(obj: Object) -> tuple[Finding, ...]:
 
 
 def _count(kinds: Iterable[str]) -> str:
-    found = Counter("Policy" if kind in _POLICIES else kind for kind in kinds)
+    found = Counter("Policy" if kind in POLICIES else kind for kind in kinds)
     texts = [
         number(found["Policy"], "policy", "policies") if found["Policy"] else "",
         number(hooks, "hook") if (hooks := found["Hook"] + found["ClusterHook"]) else "",

@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import yaml
@@ -26,11 +27,19 @@ class Position:
 
 
 class Positions:
-    """The positions in one file, by the first line of each document."""
+    """The positions in one file, which is parsed at the first search: most have no findings."""
 
     def __init__(self, content: bytes) -> None:
-        self._lines = content.decode(errors="replace").splitlines()
-        self._roots = {root.line: root.node for root in _read(content)}
+        self._content = content
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self._content.decode(errors="replace").splitlines()
+
+    @cached_property
+    def _roots(self) -> dict[int, Node]:
+        """The documents by their first lines."""
+        return {root.line: root.node for root in _read(self._content)}
 
     def find(self, document: int, place: str) -> Position:
         """Return the position of a field path in a document, or of its last existing parent.

@@ -13,9 +13,9 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
 from reconciler.api.meta import Object
+from reconciler.cli.lint.sources import HOOKS
 from reconciler.cli.manifests import find_manifests
 from reconciler.dialects.kyverno.template import place
-from reconciler.hooks.declared import HOOK_KINDS
 from reconciler.installation import BESIDE
 from reconciler.services.authoring.lint import Finding, Level
 
@@ -32,8 +32,6 @@ _FILES: Final = {
     "Hook": "hooks/hooks",
     "ClusterHook": "hooks/clusterhooks",
 }
-_OWN: Final = frozenset(kind.kind for kind in HOOK_KINDS)
-"""Kinds that are the same in both installations."""
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _NAMES: Final = {
@@ -104,7 +102,8 @@ def _shown(value: Any) -> str:
 
 def _file_of(kind: str, group: str) -> str:
     name = _FILES[kind]
-    beside = group == BESIDE.group and kind not in _OWN
+    # Hooks are the same in both installations.
+    beside = group == BESIDE.group and kind not in HOOKS
     return f"beside/{BESIDE.plural_prefix}{name}" if beside else name
 
 
