@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from reconciler.api.meta import Object
 from reconciler.cli.desk.cue import cue_option
-from reconciler.cli.desk.file_objects import Source
+from reconciler.cli.desk.file_objects import FileObjects
 from reconciler.cli.desk.inputs import Inputs, Paths, read_inputs
 from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
 from reconciler.cli.desk.live_objects import LiveObjects, Walk
@@ -305,7 +305,7 @@ class _Work:
         if always or run.results:
             self.writer.write(run)
 
-    def _session(self, inputs: Inputs, file_objects: Source) -> Session:
+    def _session(self, inputs: Inputs, file_objects: FileObjects | LiveObjects) -> Session:
         return Session(
             policies=inputs.policies.compiled,
             file_objects=file_objects,

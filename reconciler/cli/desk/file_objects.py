@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from reconciler.api.meta import Kind, Object, ref_of
 from reconciler.cli.desk.cue import NO_CUE
@@ -16,32 +16,6 @@ from reconciler.memory.kinds import MemoryKinds
 from reconciler.memory.loader import MemoryLoader
 from reconciler.services.ports.cue import Cue
 from reconciler.services.processing.selection import SelectedTarget, TargetFinder
-
-
-class Source(Protocol):
-    """The objects on which a session evaluates: those of files, or those of a cluster."""
-
-    @property
-    def finder(self) -> TargetFinder:
-        """The finder of targets."""
-        ...
-
-    async def target(self, found: SelectedTarget) -> Object:
-        """Return an object that the finder selected; raises `ClusterError`."""
-        ...
-
-    async def labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace."""
-        ...
-
-    async def merge_keys(self, api_version: str) -> KeyTable:
-        """Return the lists that merge by key in the kinds of a group version."""
-        ...
-
-    async def load(self, load: Load) -> Any:
-        """Return the data that a context entry reads."""
-        ...
-
 
 Key = tuple[str, str, str, str]
 """apiVersion, kind, namespace and name."""

@@ -15,7 +15,7 @@ from reconciler.services.sweeping.listing import ListScope, ObjectLister, within
 
 
 class LiveObjects:
-    """A `Source` that reads the cluster through a cache."""
+    """The objects of a cluster, read through a cache, as a session needs them."""
 
     def __init__(self, live: LiveCluster) -> None:
         """Set the cluster."""

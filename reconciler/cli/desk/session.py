@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reconciler.api.meta import Object, PolicyRef
-from reconciler.cli.desk.file_objects import Key, Source, key_of
+from reconciler.cli.desk.file_objects import FileObjects, Key, key_of
 from reconciler.cli.desk.operations import POLICY_UPDATE, Operation, operation_for
 from reconciler.cli.desk.request import Request, environment_now, with_values
 from reconciler.cli.desk.values import DeskValues, Values
@@ -20,6 +20,9 @@ from reconciler.engine.run import RuleRun
 from reconciler.errors import ClusterError, RetrofitError
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.selection import SelectedTarget
+
+if TYPE_CHECKING:
+    from reconciler.cli.desk.live_objects import LiveObjects
 
 NO_TARGET = "no object matches the targets of the rule"
 NO_TARGETS_GIVEN = (
@@ -90,7 +93,7 @@ class Session:
     """
 
     policies: Sequence[CompiledPolicy]
-    file_objects: Source
+    file_objects: "FileObjects | LiveObjects"
     values: DeskValues
     user: tuple[UserInfo, Mapping[str, Any]] | None = None
     operation: str | None = None

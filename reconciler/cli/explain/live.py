@@ -4,6 +4,7 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import Kind, Object, ObjectRef
 from reconciler.cli.desk.file_objects import Scopes
 from reconciler.cli.desk.files import is_file
+from reconciler.cli.desk.inputs import read_exceptions
 from reconciler.cli.desk.live import LiveCluster
 from reconciler.cli.desk.live_objects import readable
 from reconciler.cli.desk.policies import check_settings
@@ -42,7 +43,7 @@ async def plan_live(requested: ExplainOptions, cluster: LiveCluster) -> Plan:
             cluster,
             requested.exception_namespace,
             {program.key for _, program in policies},
-            requested.policy_exceptions(),
+            read_exceptions(requested.exceptions),
         ),
         filters=await stored_filters(cluster),
     )

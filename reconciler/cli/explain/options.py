@@ -89,13 +89,9 @@ class ExplainOptions:
         values = DeskValues() if self.values is None else read_values(*read_one(self.values))
         return replace(values, fixed=read_settings(self.settings))
 
-    def policy_exceptions(self) -> tuple[PolicyException, ...]:
-        """Return the exceptions of the given files."""
-        return read_exceptions(self.exceptions)
-
     def requests(self, triggers: Iterable[Object]) -> list[Request]:
         """Return one request for each trigger."""
-        old = _one(self.old, Scopes())
+        old = None if self.old is None else _one(self.old)
         found = [
             Request(
                 # An old object implies an UPDATE.
@@ -154,7 +150,7 @@ class ExplainOptions:
             requests=requests,
             object_source=FileObjectSource(file_objects, desk.namespace_labels),
             desk=desk,
-            exceptions=self.policy_exceptions(),
+            exceptions=read_exceptions(self.exceptions),
         )
 
 
@@ -172,10 +168,8 @@ def compiled(policy: Object, desk: DeskValues, place: str = "") -> tuple[Object,
         raise InvalidPolicy("", f"{place}{policy['kind']} {name}: {error}") from error
 
 
-def _one(name: str | None, scopes: Scopes) -> Object | None:
-    if name is None:
-        return None
-    found = placed([name], scopes)
+def _one(name: str) -> Object:
+    found = placed([name], Scopes())
     if len(found) != 1:
         raise InvalidSetting(f"{name}: expected one object, found {len(found)}")
     return found[0]

@@ -21,7 +21,6 @@ from reconciler.dialects.kyverno.entries import Entry, with_entries
 from reconciler.dialects.kyverno.mutation import Edit, ForeachEdit
 from reconciler.dialects.kyverno.readers import of_edits
 from reconciler.engine.outcome import RuleStatus, TargetChange
-from reconciler.engine.program import Program
 from reconciler.engine.run import RuleRun
 from reconciler.engine.targets import TargetQuery
 from reconciler.errors import ClusterError, RetrofitError
@@ -54,18 +53,13 @@ class TargetExplanation:
     desk: DeskValues
     values: Values
 
-    @property
-    def program(self) -> Program:
-        """Return the rule."""
-        return self.run.program
-
     async def tell_trigger(self, writer: OutlineWriter) -> TargetChange:
         """Write how a rule changes its own trigger, and return the change."""
         writer.line("target", "the trigger itself")
         values, obj = self.values, dict(self.run.subject.obj)
         keys = await self.object_source.objects.merge_keys(str(obj.get("apiVersion", "")))
         explanation = EditExplanation(policy=self.policy, keys=keys)
-        await explanation.tell(details_of(self.program).edits, values, obj, writer.inner)
+        await explanation.tell(details_of(self.run.program).edits, values, obj, writer.inner)
         work = partial(self.run.change, None, obj, keys=keys)
         return await self._changed(work, values, obj, writer.inner)
 
@@ -73,9 +67,9 @@ class TargetExplanation:
         """Write the selected objects, and the result for each."""
         values = self.values
         selection = await self.object_source.objects.finder.select(self.run, values.loads)
-        targets: Sequence[TargetDetails] = details_of(self.program).targets
+        targets: Sequence[TargetDetails] = details_of(self.run.program).targets
         for index, target in enumerate(targets):
-            place = target.location.removeprefix(f"{self.program.origin.location}.")
+            place = target.location.removeprefix(f"{self.run.program.origin.location}.")
             writer.line("target", place, place=target.location)
             inner = writer.inner
             await values.tell_variables(target.templates, inner)
@@ -129,9 +123,9 @@ class TargetExplanation:
 
     async def _change(self, found: SelectedTarget, obj: Object, writer: OutlineWriter) -> None:
         index = found.query.index
-        details = details_of(self.program)
+        details = details_of(self.run.program)
         target = details.targets[index]
-        given = self.desk.of_target(self.program.origin.policy.name, obj)
+        given = self.desk.of_target(self.run.program.origin.policy.name, obj)
         run, context = self.run, self.values.context
         if given:
             run = replace(run, context=with_values(context, given))
@@ -142,7 +136,7 @@ class TargetExplanation:
         values = self.values.on(bound, self.values.mask.at(obj, ("target",)))
         values = await values.knowing(entries)
         known = [entry for entry in details.entries if entry not in details.target_entries]
-        place = f"{self.program.origin.location}.context"
+        place = f"{self.run.program.origin.location}.context"
         await values.tell_entries(details.entries, place, writer, but=known)
         await values.tell_entries(target.entries, f"{target.location}.context", writer)
         keys = await self.object_source.objects.merge_keys(str(obj.get("apiVersion", "")))
@@ -202,7 +196,7 @@ class TargetExplanation:
     async def _diff(
         self, values: Values, obj: Object, changed: Mapping[str, Any], writer: OutlineWriter
     ) -> None:
-        edits, mask = details_of(self.program).edits, values.mask
+        edits, mask = details_of(self.run.program).edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
         inside = mask.with_entries(_entries(blocks))
         showable = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))
