@@ -49,11 +49,8 @@ class AuditLog:
         """Return a log that writes to a file, to standard output (``-``), or nowhere (empty).
 
         Args:
-            place: Value of the flag.
-            now: Returns the time for a line.
             complain: Called with a text and a ``reason`` on the first line that cannot be
                 written, and again only after a success.
-            stdout: Stream for ``-``.
 
         Raises:
             InvalidSetting: The file cannot be opened.
@@ -79,8 +76,7 @@ class AuditLog:
 
         Args:
             how: ``recorded``, ``joined``, ``aggregated`` or ``lost``.
-            request: Admission request that triggers them.
-            drafts: One draft for each rule.
+            drafts: One for each rule.
         """
         if self._handler is None:
             return

@@ -32,7 +32,6 @@ def configure(
         log_format: ``json`` or ``console``.
         level: Lowest level to write, for example ``info``.
         stream: Destination; standard error by default.
-        colours: Whether console lines are coloured.
         timed: Whether lines have a timestamp.
     """
     shared: list[Processor] = [

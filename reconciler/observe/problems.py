@@ -18,7 +18,6 @@ async def tell_problems(
         problem: Returns the current problem, or an empty text.
         warn: Called with each new problem.
         every: Seconds between two checks.
-        over: Called when the problem is over.
     """
     once = WarnsOnce(warn=warn)
 

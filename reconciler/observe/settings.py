@@ -11,12 +11,7 @@ from reconciler.services.ports.reporting import Event, Events
 
 @dataclass(slots=True, kw_only=True)
 class SettingsReport:
-    """A listener of a `SettingsHolder`.
-
-    Attributes:
-        name: Name of the ConfigMap.
-        events: Emits an event per refused value; None for a program without events.
-    """
+    """A listener of a `SettingsHolder`; ``name`` is that of the ConfigMap."""
 
     name: str
     log: Logger

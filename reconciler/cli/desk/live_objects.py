@@ -63,11 +63,7 @@ class Walk:
         self._programs = tuple(programs)
 
     async def pages(self, namespace: str) -> AsyncIterator[tuple[list[Object], int]]:
-        """Yield pages of objects without managedFields, and the number left in their list.
-
-        Args:
-            namespace: The namespace of the objects; empty for all.
-        """
+        """Yield pages of objects without managedFields, and the number left in their list."""
         places = await self._places(namespace)
         met: set[str] = set()
         for place in places:

@@ -27,11 +27,7 @@ _SENT: Final = (CREATE, UPDATE, DELETE, CONNECT)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The operation of a request, `POLICY_UPDATE` where there is none.
-
-    Attributes:
-        reason: Why this operation is assumed.
-    """
+    """The operation that is assumed for a request, `POLICY_UPDATE` where there is none."""
 
     name: str
     reason: str

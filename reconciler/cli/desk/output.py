@@ -52,8 +52,6 @@ def writer_of(
     """Return the writer of a format.
 
     Args:
-        output: One of `FORMATS`.
-        rules: The number of applied rules.
         unplaced: Objects that are written without a namespace, as they were read.
         shows_secrets: Whether diffs show the content of Secrets. The other formats are for
             programs, and always hold the unmasked objects.

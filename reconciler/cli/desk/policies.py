@@ -138,7 +138,6 @@ def check_settings(given: Values, compiled: Iterable[CompiledPolicy]) -> None:
     """Reject values of ``--set`` that no rule reads, which are mostly misspelt names.
 
     Args:
-        given: Values by path.
         compiled: All policies; a missing one might read a value.
 
     Raises:

@@ -39,8 +39,6 @@ class Explanation:
 
     Attributes:
         policy: The policy as written; its rules are quoted.
-        plan: What else the request is explained with.
-        request: The trigger, and the user who sends it.
     """
 
     policy: Mapping[str, Any]

@@ -21,12 +21,7 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditExplanation:
-    """Explains the variables of the edits of a rule.
-
-    Attributes:
-        policy: The policy as written.
-        keys: The lists of the target that merge by key.
-    """
+    """Explains the variables of the edits of a rule; ``policy`` is the policy as written."""
 
     policy: Mapping[str, Any]
     keys: KeyTable

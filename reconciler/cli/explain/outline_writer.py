@@ -28,7 +28,6 @@ class Note:
 
     Attributes:
         kind: A word for programs, such as ``precondition``; the docs of the command list them.
-        text: The text for people.
         mark: The answer; None where the note is not an answer.
         facts: Data for programs, without secrets.
     """

@@ -23,7 +23,6 @@ class DisplayValue:
     """A value that is safe to show, or the error of its evaluation.
 
     Attributes:
-        text: A short text for people.
         facts: Data for programs: ``value`` or ``error``.
     """
 

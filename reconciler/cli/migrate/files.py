@@ -23,7 +23,6 @@ class Rewritten:
     """A file before and after a move.
 
     Attributes:
-        source: The file as it was named.
         base: The folder to which its path below an output folder is relative.
         found: Its objects that the move concerns.
     """

@@ -40,7 +40,6 @@ class Moved:
     Attributes:
         path: Its path in the document, empty for the document itself.
         line: The first line of the document.
-        remarks: Hints for its author.
     """
 
     kind: str

@@ -23,7 +23,6 @@ class Screen:
     """The capabilities of a stream; the defaults describe a stream that is not a terminal.
 
     Attributes:
-        coloured: Whether to write escapes for colours and bold text.
         width: Columns.
         folding: Whether to fold long lines. Where the stream is not a terminal, each message
             stays on one line for programs and `grep`.

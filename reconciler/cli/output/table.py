@@ -17,10 +17,6 @@ def table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
 
     Cells that are too wide continue on the next line. Where the columns do not fit at all, each
     row becomes a block with one line per field.
-
-    Args:
-        rows: Rows of equal length.
-        width: Maximum columns of a line.
     """
     widths = _fitted([max(map(len, column)) for column in zip(*rows, strict=True)], rows, width)
     if not widths:

@@ -62,11 +62,7 @@ class PolicyFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The holder of a Lease of the programs.
-
-    Attributes:
-        fresh: Whether the Lease was renewed in time.
-    """
+    """The holder of a Lease of the programs; it is fresh if it was renewed in time."""
 
     name: str
     fresh: bool

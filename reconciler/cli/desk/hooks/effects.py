@@ -19,14 +19,7 @@ SERVERS_OWN: Final = ("uid", "resourceVersion", "generation", "creationTimestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The effect of one operation, carried out in memory.
-
-    Attributes:
-        target: The name of the object for people.
-        before: The object before, None where it did not exist.
-        after: The object afterwards, None where it does not exist.
-        error: The error message; empty on success.
-    """
+    """The effect of one operation, carried out in memory; None is an object that is not there."""
 
     operation: Operation
     target: str
@@ -46,7 +39,6 @@ async def effects_of(
     """Carry out operations in order, each on the result of those before it.
 
     Args:
-        operations: The validated operations.
         file_objects: The existing objects, which are modified.
         confined_to: The only namespace that a declared hook may change; empty for any.
         guard: The objects that a declared hook may not change; None for an executable.

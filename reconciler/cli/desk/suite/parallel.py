@@ -49,7 +49,6 @@ def run_files(
 
     Args:
         jobs: The number of processes; None for one per CPU, if the tests take long enough.
-        clock: The clock that measures the time per file.
         work: `run_file` with the options of the command.
     """
     limit = _cpus() if jobs is None else jobs

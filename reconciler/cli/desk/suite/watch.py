@@ -54,13 +54,7 @@ def state_of(places: Iterable[Path]) -> State:
 
 
 def changed_after(look: Callable[[], State], before: State, clock: Clock) -> list[Path]:
-    """Wait until files have changed and then stay unchanged; return the changed files.
-
-    Args:
-        look: Returns the current state.
-        before: The state to compare with.
-        clock: The clock that measures the duration of a poll.
-    """
+    """Wait until files have changed and then stay unchanged; return the changed files."""
     last = before
     tries = 0
     while True:
