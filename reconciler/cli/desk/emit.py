@@ -62,19 +62,12 @@ def title(obj: Mapping[str, Any]) -> str:
 
 
 def _common(old: list[str], new: list[str]) -> int:
-    count = 0
-    for left, right in zip(old, new, strict=False):
-        if left != right:
-            break
-        count += 1
-    return count
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((n for n, (left, right) in pairs if left != right), min(len(old), len(new)))
 
 
 def _shifted(line: str, by: int) -> str:
-    def move(found: re.Match[str]) -> str:
-        return f"{found[1]}{int(found[2]) + by}"
-
-    return re.sub(r"([-+])(\d+)", move, line)
+    return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + by}", line)
 
 
 def _write(value: Any, indent: str, lines: list[str]) -> None:
@@ -125,9 +118,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(sign: str) -> str:
-    if sign.isprintable():
-        return sign
-    return f"\\U{ord(sign):08x}"
+    return sign if sign.isprintable() else f"\\U{ord(sign):08x}"
 
 
 def _block(text: str, indent: str) -> str:

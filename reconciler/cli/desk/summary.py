@@ -75,7 +75,8 @@ class Summary:
             column = _column(result)
             self._counts.setdefault((result.policy, result.rule), Counter())[column] += 1
             if result.status is not RuleStatus.PASS:
-                self._remark(result, _kind(result), mask)
+                kind = _WARNING if result.lacking else _KINDS.get(result.status, _LEFT)
+                self._remark(result, kind, mask)
         for result in run.others:
             self._remark(result, _OTHER, mask)
 
@@ -173,10 +174,6 @@ def _marked(line: str, kind: str, screen: Screen) -> str:
         return line
     head, sign, rest = line.partition(f": {kind}:")
     return f"{head}: {screen.style(kind, fg=_COLOURS[kind])}:{rest}" if sign else line
-
-
-def _kind(result: RuleResult) -> str:
-    return _WARNING if result.lacking else _KINDS.get(result.status, _LEFT)
 
 
 def _column(result: RuleResult) -> str:

@@ -33,7 +33,6 @@ _KIND_FIELDS = (
     *("shortNames", "categories", "storageVersionHash"),
 )
 _FIXED = ("target", "element", "elementIndex")
-_AUTOGEN = ("", *PREFIXES)
 _Item = TypeVar("_Item")
 
 RequestKind = tuple[str, str, str, str]
@@ -344,7 +343,7 @@ def _of_elements(raw: Any, location: str, common: Values) -> Mapping[str, tuple[
 
 def copies_of(rule: str) -> list[str]:
     """Return the names of a rule and of the rules that autogen derives from it."""
-    return [f"{prefix}{rule}"[:MAX_NAME] for prefix in _AUTOGEN]
+    return [f"{prefix}{rule}"[:MAX_NAME] for prefix in ("", *PREFIXES)]
 
 
 def _labels(raw: Any, location: str) -> tuple[str, Mapping[str, str]]:

@@ -198,11 +198,13 @@ class TargetExplanation:
     ) -> None:
         edits, mask = details_of(self.run.program).edits, values.mask
         blocks = [edit for edit in edits if isinstance(edit, ForeachEdit)]
+        # Variables inside a foreach have a different value for each element.
+        flat = [edit for edit in edits if not isinstance(edit, ForeachEdit)]
         inside = mask.with_entries(_entries(blocks))
         showable = not (inside.paths != mask.paths or any(map(mask.concerns, of_edits(blocks))))
         computed = [
             await values.get(partial(values.context.search, expression))
-            for template in templates_of(of_edits(_flat(edits)))
+            for template in templates_of(of_edits(flat))
             for expression in template.expressions
             if mask.hides(expression)
         ]
@@ -230,11 +232,6 @@ class TargetExplanation:
             writer.line("more", text, count=len(others) - _MOST)
         if not others and not found:
             writer.answer(NO, "object", self.object_source.absent)
-
-
-def _flat(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    # Variables inside a foreach have a different value for each element.
-    return tuple(edit for edit in edits if not isinstance(edit, ForeachEdit))
 
 
 def _entries(edits: Iterable[Edit]) -> Iterator[Entry]:

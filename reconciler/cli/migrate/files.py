@@ -76,13 +76,10 @@ def rewrite_all(names: tuple[str, ...], move: Move) -> Iterator[Rewritten | Inva
             continue
         for content in contents:
             try:
-                yield _rewrite(content, move, _base(name, content))
+                base = Path(name) if Path(name).is_dir() else Path(content.source).parent
+                yield _rewrite(content, move, base)
             except InvalidSetting as error:
                 yield error
-
-
-def _base(name: str, content: Content) -> Path:
-    return Path(name) if Path(name).is_dir() else Path(content.source).parent
 
 
 def _rewrite(content: Content, move: Move, base: Path) -> Rewritten:

@@ -23,6 +23,7 @@ _COLUMNS = (
     Verdict.ERROR,
 )
 _MOST_REASONS = 3
+_UNTRIED = "Whether the API server accepts the changes is unknown: --server-dry-run tries them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +71,13 @@ def lines_of(report: Report, screen: Screen) -> Iterator[str]:
     yield from table(_rows(report.rules), screen.width)
     yield ""
     yield from screen.fold(_summary(report))
-    for text in _hints(report):
-        yield from screen.fold(text)
+    if not report.tried and report.changed:
+        yield from screen.fold(_UNTRIED)
     if report.permissions:
         yield ""
         yield screen.style("Missing permissions, what they hide is not counted:", fg="red")
         yield from (f"  {item}" for item in report.permissions)
-        if any(
-            item.startswith("list ") and " in namespace " not in item
-            for item in report.permissions
-        ):
+        if any(it.startswith("list ") and " in namespace " not in it for it in report.permissions):
             yield "With -n NAMESPACE the triggers of one namespace are enough"
     if report.difference is not None:
         yield ""
@@ -99,7 +97,8 @@ def _rows(rules: Sequence[RuleSummary]) -> list[tuple[str, ...]]:
     # Columns without any count are omitted: they only take space.
     always = (Verdict.CHANGED, Verdict.UNCHANGED)
     columns = [it for it in _COLUMNS if it in always or any(rule.count(it) for rule in rules)]
-    rows = [(*_HEAD, *(_title(column) for column in columns))]
+    titles = ["ERRORS" if it is Verdict.ERROR else it.upper() for it in columns]
+    rows = [(*_HEAD, *titles)]
     rows += [
         (
             rule.program.origin.policy.key,
@@ -114,10 +113,6 @@ def _rows(rules: Sequence[RuleSummary]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _title(column: Verdict) -> str:
-    return "ERRORS" if column is Verdict.ERROR else column.upper()
-
-
 def _summary(report: Report) -> str:
     read = sum(rule.read for rule in report.rules)
     return (
@@ -125,11 +120,6 @@ def _summary(report: Report) -> str:
         f" changed; nothing was written"
         f" ({number(report.calls, 'request')} to {report.server}, {report.seconds:.1f}s)"
     )
-
-
-def _hints(report: Report) -> Iterator[str]:
-    if not report.tried and report.changed:
-        yield "Whether the API server accepts the changes is unknown: --server-dry-run tries them"
 
 
 def _baseline(difference: Difference, screen: Screen) -> Iterator[str]:

@@ -12,7 +12,7 @@ from reconciler.cli.desk.live_objects import readable
 from reconciler.cli.output.masking import Mask
 from reconciler.engine.program import Program
 from reconciler.services.preview.dryrun import Identity, Write
-from reconciler.services.preview.preview import Chunk, Seen, Touch
+from reconciler.services.preview.preview import Chunk, Seen
 
 _MOST_REASONS = 50
 """The maximum number of distinct texts that are counted; texts may contain object names."""
@@ -145,7 +145,8 @@ class RuleSummary:
             text = mask.text("; ".join(seen.errors))
             self._problem(("", trigger), Verdict.ERROR, trigger, None, text)
         for touch in seen.touches:
-            verdict = _verdict(touch)
+            known = _VERDICTS.get(touch.outcome, Verdict.ERROR)
+            verdict = Verdict.REFUSED if touch.refused else known
             before = self.verdicts.get(touch.target)
             if before is None or _ORDER[verdict] > _ORDER[before]:
                 self.verdicts[touch.target] = verdict
@@ -183,12 +184,6 @@ class RuleSummary:
 
     def _full(self, kept: Mapping[Any, Any]) -> bool:
         return bool(self.limit) and len(kept) >= self.limit
-
-
-def _verdict(touch: Touch) -> Verdict:
-    if touch.refused:
-        return Verdict.REFUSED
-    return _VERDICTS.get(touch.outcome, Verdict.ERROR)
 
 
 def _count(reasons: Counter[str], text: str) -> None:

@@ -88,8 +88,10 @@ def _policy(line: PolicyLine, now: datetime) -> tuple[str, ...]:
 
 def _remarks(found: Overview) -> Iterator[str]:
     for line in found.policies:
-        if text := _unready(line):
-            yield f"policy {line.policy} {text}"
+        if line.deleted:
+            yield f"policy {line.policy} was deleted; what it left is removed by itself"
+        elif line.ready:
+            yield f"policy {line.policy} is not ready: {line.ready}"
     yield from map(_hook, found.hooks)
 
 
@@ -130,12 +132,6 @@ def _data_of_sweep(item: UpdateRequest) -> dict[str, Any]:
 def _progress(item: UpdateRequest) -> SweepProgress:
     progress = item.status.sweep or SweepProgress()
     return replace(progress, eta="") if item.status.state in FINAL else progress
-
-
-def _unready(line: PolicyLine) -> str:
-    if line.deleted:
-        return "was deleted; what it left is removed by itself"
-    return f"is not ready: {line.ready}" if line.ready else ""
 
 
 def _trouble(item: Trouble, screen: Screen, now: datetime, *, label: str) -> Iterator[str]:

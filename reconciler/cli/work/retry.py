@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -65,8 +65,10 @@ async def _retry(names: tuple[str, ...], *, failed: bool, address: dict[str, str
         work = _Work(place)
         for request in await _named(place, filter(None, map(request_name, names))):
             await work.take(request, named=True, failed=failed)
-        async for request in _of_policies(place, keys, all_policies=not names):
-            await work.take(request, named=False, failed=failed)
+        for key in keys if names else [""]:
+            # Listed completely first: requests that are created meanwhile must not be retried.
+            for request in [item async for item in place.requests.of_policy(key)]:
+                await work.take(request, named=False, failed=failed)
         again = number(work.again, "failed request")
         click.echo(f"repeated: {again}; tried at once: {number(work.woken, 'waiting request')}")
         return work.good
@@ -81,15 +83,6 @@ async def _named(place: Workplace, names: Iterable[str]) -> list[UpdateRequest]:
             msg = f"namespace {place.namespace} has no request {name} (or no longer has it)"
             raise InvalidSetting(msg) from error
     return found
-
-
-async def _of_policies(
-    place: Workplace, keys: list[str], *, all_policies: bool
-) -> AsyncIterator[UpdateRequest]:
-    for key in [""] if all_policies else keys:
-        # Listed completely first: requests that are created meanwhile must not be retried.
-        for request in [item async for item in place.requests.of_policy(key)]:
-            yield request
 
 
 class _Work:

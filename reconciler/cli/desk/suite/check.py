@@ -26,7 +26,6 @@ from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import equal
 
 NO_MATCH = "the rule does not match it, or finds no target"
-_COPIES = ("", *PREFIXES)
 
 
 class End(StrEnum):
@@ -239,12 +238,10 @@ class _Checker:
             return f"the test has no policy {name}{nearest(name, known)}"
         rules = {program.rule for policy in named for program in policy.programs}
         if rule and rule not in rules:
-            rules.update(known for policy in named for known in self._others(policy.key))
+            keys = {policy.key for policy in named}
+            rules.update(it for key, it, _ in self.stage.policies.other_rules if key in keys)
             return f"the policy {name} has no rule {rule}{nearest(rule, rules)}"
         return ""
-
-    def _others(self, policy: str) -> list[str]:
-        return [rule for key, rule, _ in self.stage.policies.other_rules if key == policy]
 
     def _absent(self) -> Iterator[Row]:
         """Yield a failed row for each name that matches no trigger and no target."""
@@ -279,7 +276,7 @@ class _Checker:
                 yield result
 
     def _concerns(self, result: RuleResult) -> bool:
-        names = {f"{prefix}{self.expected.rule}" for prefix in _COPIES}
+        names = {f"{prefix}{self.expected.rule}" for prefix in ("", *PREFIXES)}
         return result.policy.rpartition("/")[2] == self.expected.policy and (
             not self.expected.rule or result.rule in names
         )

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 from xml.etree import ElementTree as ET
@@ -100,7 +99,7 @@ def show_junit(outcome: Outcome, stream: TextIO) -> None:
     root = ET.Element("testsuites")
     for run in outcome.runs:
         idle = {item.location for item in run.idle}
-        wrong = [row for row in run.rows if _fails(row, idle)]
+        wrong = [row for row in run.rows if row.end is End.FAILED or row.expected.location in idle]
         left = [row for row in run.rows if row.end in _LEFT and row not in wrong]
         suite = ET.SubElement(
             root,
@@ -119,10 +118,6 @@ def show_junit(outcome: Outcome, stream: TextIO) -> None:
         ET.SubElement(case, "error", message=_printable(line))
     ET.indent(root)
     stream.write(ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
-
-
-def _fails(row: Row, idle: AbstractSet[str]) -> bool:
-    return row.end is End.FAILED or row.expected.location in idle
 
 
 def _case(suite: ET.Element, row: Row, *, failed: bool) -> None:

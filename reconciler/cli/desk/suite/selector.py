@@ -46,12 +46,11 @@ class Selector:
     def entries(self, expected: Sequence[Expected]) -> tuple[Expected, ...]:
         """Return the selected entries of ``results``, reduced to the selected objects."""
         chosen = (
-            replace(
-                item,
-                objects=tuple(filter(self._may_mean, item.objects)),
-            )
+            replace(item, objects=tuple(filter(self._may_mean, item.objects)))
             for item in expected
-            if matches(self.policy, item.policy) and self._rule(item.rule)
+            # An entry without a rule covers all rules of its policy.
+            if matches(self.policy, item.policy)
+            and (not item.rule or matches(self.rule, item.rule))
         )
         named = {item.location for item in expected if item.objects}
         return tuple(item for item in chosen if item.objects or item.location not in named)
@@ -59,10 +58,6 @@ class Selector:
     def accepts(self, key: Key | None) -> bool:
         """Return whether a row for an object is selected."""
         return key is None or self._names(key[2], key[3])
-
-    def _rule(self, rule: str) -> bool:
-        # An entry without a rule covers all rules of its policy.
-        return not rule or matches(self.rule, rule)
 
     def _may_mean(self, item: ObjectName) -> bool:
         # A name without a namespace may match several objects; `accepts` filters their rows.
