@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from reconciler.observe.labels import BoundedLabels, ResourceLabels, Series
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_RULE = ("policy", "rule")
 _HOOK = ("hook", "binding", "queue")
 _SLOW = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
@@ -100,19 +101,17 @@ def create_metrics() -> Metrics:
     return Metrics(
         registry=registry,
         requests_recorded=counter(
-            "requests_recorded_total", "UpdateRequests stored.", "policy", "rule", "source"
+            "requests_recorded_total", "UpdateRequests stored.", *_RULE, "source"
         ),
         triggers_joined=counter(
             "triggers_joined_total",
             "Admission requests recorded by the UpdateRequest of another attempt.",
-            "policy",
-            "rule",
+            *_RULE,
         ),
         triggers_diverted=counter(
             "triggers_diverted_total",
             "Triggers that raised an aggregate request instead of being recorded by themselves.",
-            "policy",
-            "rule",
+            *_RULE,
         ),
         diverting=gauge("diverting", "1 while rules that can be rebuilt are diverted."),
         waiting_seen=gauge("waiting_seen", "Waiting requests, as known to this replica."),
@@ -124,10 +123,7 @@ def create_metrics() -> Metrics:
         ),
         mutations=Series(
             counter(
-                "mutations_total",
-                "Objects that a rule changed before they were stored.",
-                "policy",
-                "rule",
+                "mutations_total", "Objects that a rule changed before they were stored.", *_RULE
             )
         ),
         mutations_refused=counter(
@@ -142,29 +138,21 @@ def create_metrics() -> Metrics:
             "policy",
             "reason",
         ),
-        rejections=counter(
-            "rejections_total",
-            "Requests that a rule refused.",
-            "policy",
-            "rule",
-        ),
+        rejections=counter("rejections_total", "Requests that a rule refused.", *_RULE),
         requests_caught_up=counter(
             "requests_caught_up_total",
             "Requests for triggers that admission did not record.",
-            "policy",
-            "rule",
+            *_RULE,
         ),
         triggers_lost=counter(
             "triggers_lost_total",
             "Objects changed while a policy was not in force, of rules that cannot be caught up.",
-            "policy",
-            "rule",
+            *_RULE,
         ),
         loss_spans=counter(
             "loss_spans_total",
             "Periods in which a rule lost triggers, whether their number is known or not.",
-            "policy",
-            "rule",
+            *_RULE,
         ),
         out_of_force=gauge(
             "policies_out_of_force", "Policies whose triggers no webhook sees now.", "reason"
@@ -231,7 +219,7 @@ def create_metrics() -> Metrics:
             "admission_to_patched", "Request stored to its last target patched.", _SLOW, "policy"
         ),
         sweep_triggers=counter(
-            "sweep_triggers_total", "Existing triggers that fired a rule.", "policy", "rule"
+            "sweep_triggers_total", "Existing triggers that fired a rule.", *_RULE
         ),
         events_dropped=counter("events_dropped_total", "Events beyond a limit.", "reason"),
         reports_written=counter("reports_written_total", "Reports written."),
