@@ -61,11 +61,6 @@ class PolicySet:
         """Return the number of invalid policies."""
         return sum(not item.foreign for item in self.refused)
 
-    def operation(self, policy: str, rule: str) -> str:
-        """Return the operation of a rule that is not a mutate rule, else empty."""
-        found = (what for key, name, what in self.other_rules if (key, name) == (policy, rule))
-        return next(found, "")
-
 
 def bind_account(policy: Object, compiled: CompiledPolicy) -> CompiledPolicy:
     """Return a policy bound to the ServiceAccount that it names, as in a cluster.

@@ -107,11 +107,6 @@ class Move:
         )
         return next((item for item in of_group if item.kind == kind), None)
 
-    def plural(self, resource: str) -> str:
-        """Return the name of a resource of the source group in the target group."""
-        plain = resource.removeprefix(self.source.plural_prefix)
-        return self.target.plural_prefix + plain
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
@@ -211,7 +206,8 @@ class _Finding:
         self._edit(groups[0], self.move.target.group)
         for item in rule.items("resources"):
             if isinstance(item, Scalar) and item.value != "*":
-                self._edit(item, self.move.plural(item.value))
+                plain = item.value.removeprefix(self.move.source.plural_prefix)
+                self._edit(item, self.move.target.plural_prefix + plain)
 
     def _role_name(self, name: str) -> str:
         before, after = self.move.source.role_prefix, self.move.target.role_prefix

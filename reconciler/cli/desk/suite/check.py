@@ -214,15 +214,7 @@ class _Checker:
         for item in self.stage.policies.refused:
             if item.name == name and item.foreign:
                 return item.message
-        operation = next(
-            (
-                found
-                for policy in self.stage.policies.compiled
-                if policy.key.rpartition("/")[2] == name
-                and (found := self.stage.policies.operation(policy.key, rule))
-            ),
-            "",
-        )
+        operation = self._others().get(rule)
         return (
             f"{rule} is a {operation} rule; only mutate rules are evaluated" if operation else ""
         )
@@ -238,10 +230,15 @@ class _Checker:
             return f"the test has no policy {name}{nearest(name, known)}"
         rules = {program.rule for policy in named for program in policy.programs}
         if rule and rule not in rules:
-            keys = {policy.key for policy in named}
-            rules.update(it for key, it, _ in self.stage.policies.other_rules if key in keys)
+            rules.update(self._others())
             return f"the policy {name} has no rule {rule}{nearest(rule, rules)}"
         return ""
+
+    def _others(self) -> dict[str, str]:
+        """Return the operations of the policy's rules that are not mutate rules."""
+        others, name = self.stage.policies.other_rules, self.expected.policy
+        # The first one counts where a rule has several.
+        return {rule: what for key, rule, what in others[::-1] if key.rpartition("/")[2] == name}
 
     def _absent(self) -> Iterator[Row]:
         """Yield a failed row for each name that matches no trigger and no target."""
