@@ -5,7 +5,9 @@ port sees what this user may see. To prevent DNS rebinding, it therefore accepts
 whose host is an IP address or one of the configured names.
 """
 
+import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
@@ -14,8 +16,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from reconciler.api.updaterequest import State
-from reconciler.cli.ui.glance import Glance
 from reconciler.cli.ui.views import line_of, page_of
+from reconciler.cli.work.board import Board, rates
+from reconciler.cli.work.look import look_at
 from reconciler.cli.work.picture import data_of_board
 from reconciler.cli.work.place import Workplace, plain_words, request_name
 from reconciler.errors import (
@@ -31,6 +34,8 @@ from reconciler.kube.serviceaddresses import is_ip_address
 
 PAGE: Final = 100
 """Requests per page of the list."""
+_FRESH: Final = 1.0
+"""Seconds for which a snapshot is reused; policies' figures are not written more often."""
 _FILES: Final = {
     "app.js": "text/javascript",
     "app.css": "text/css",
@@ -69,10 +74,39 @@ def application(place: Workplace, names: Iterable[str] = ()) -> web.Application:
     return app
 
 
+@dataclass(slots=True)
+class _Glance:
+    """The last snapshot of all policies, and their rates since the snapshot before it.
+
+    Many open browsers cause one read of the cluster.
+    """
+
+    place: Workplace
+    _board: Board | None = None
+    _rates: dict[str, float] | None = None
+    _taken: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def now(self) -> tuple[Board, dict[str, float] | None]:
+        """Return a snapshot at most a second old, and the rates, which the first one lacks.
+
+        Raises:
+            ClusterError: The cluster does not answer.
+            InvalidSetting: kube-retrofit is not installed, or listing policies is forbidden.
+        """
+        async with self._lock:
+            clock = self.place.live.clock
+            if self._board is None or clock.monotonic() - self._taken >= _FRESH:
+                found = await look_at(self.place)
+                self._rates = rates(self._board, found)
+                self._board, self._taken = found, clock.monotonic()
+            return self._board, self._rates
+
+
 class _Pages:
     def __init__(self, place: Workplace) -> None:
         self._place = place
-        self._glance = Glance(place)
+        self._glance = _Glance(place)
         folder = files("reconciler.cli.ui") / "static"
         self._index = (folder / "index.html").read_bytes()
         self._static = {name: folder.joinpath(name).read_bytes() for name in _FILES}
@@ -91,8 +125,7 @@ class _Pages:
         return web.Response(body=self._static[name], content_type=kind, charset="utf-8")
 
     async def board(self, _: web.Request) -> web.Response:
-        found, rates = await self._glance.now()
-        return _json(data_of_board(found, rates))
+        return _json(data_of_board(*await self._glance.now()))
 
     async def requests(self, http: web.Request) -> web.Response:
         query, state = http.query, http.query.get("state", "")

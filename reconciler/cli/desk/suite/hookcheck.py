@@ -8,9 +8,9 @@ from typing import Any, Final
 from reconciler.api.meta import Object
 from reconciler.cli.desk.emit import title, unified_diff
 from reconciler.cli.desk.file_objects import FileObjects, Scopes, key_of
+from reconciler.cli.desk.hooks.bindings import HookStage
 from reconciler.cli.desk.hooks.effects import SERVERS_OWN, effects_of
 from reconciler.cli.desk.hooks.executing import desk_tools, executables_in, faults_of
-from reconciler.cli.desk.hooks.stage import HookStage
 from reconciler.cli.desk.hooks.subjects import (
     Declared,
     DeskHook,
