@@ -3,12 +3,12 @@
 from typing import Any
 
 from reconciler.api.updaterequest import TargetStatus, UpdateRequest, render_time
-from reconciler.cli.work.report import moment_of
+from reconciler.cli.work.report import data_of_progress, moment_of
 
 
 def line_of(request: UpdateRequest) -> dict[str, Any]:
     """Return the row of a request in the list; times are RFC 3339 strings or null."""
-    spec, status, sweep = request.spec, request.status, request.status.sweep
+    spec, status = request.spec, request.status
     return {
         "name": request.name,
         "policy": spec.policy.key,
@@ -26,13 +26,7 @@ def line_of(request: UpdateRequest) -> dict[str, Any]:
         "attempts": status.attempts,
         "patched": status.counts.patched,
         "matched": status.counts.matched,
-        "progress": None
-        if sweep is None
-        else {
-            "done": sweep.done,
-            "total": None if sweep.total < 0 else sweep.total,
-            "timeLeft": sweep.eta,
-        },
+        "progress": data_of_progress(status.sweep),
     }
 
 

@@ -11,26 +11,12 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object, policy_ref
 from reconciler.api.policystatus import observed, parse_progress
-from reconciler.api.updaterequest import parse_time
+from reconciler.api.updaterequest import SweepProgress, parse_time
 from reconciler.cli.work.place import why_not_ready
 
 _SHORTEST: Final = 1.0
 """Seconds; figures are written once per second, so a shorter interval gives no rate."""
 _DEFAULT_DURATION: Final = 15.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
-    """The progress of the sweeps of a policy; ``total`` is -1 while it is being counted."""
-
-    done: int
-    total: int
-    eta: str
-
-    @property
-    def share(self) -> float:
-        """Return the finished share, from 0 to 1."""
-        return min(1.0, self.done / self.total) if self.total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +38,7 @@ class PolicyFigures:
     patched: int
     failed: int
     last_run: datetime | None
-    rollout: Rollout | None
+    rollout: SweepProgress | None
     message: str
     last_error: str
     held: str
@@ -160,11 +146,11 @@ def rates(before: Board | None, after: Board) -> dict[str, float] | None:
     }
 
 
-def _rollout(running: Any) -> Rollout | None:
+def _rollout(running: Any) -> SweepProgress | None:
     """Return the progress of the sweeps of a policy; other work has no total."""
     if not isinstance(running, Mapping) or not isinstance(running.get("total"), int):
         return None
-    return Rollout(
+    return SweepProgress(
         done=int(running.get("existing") or 0),
         total=running["total"],
         eta=str(running.get("eta") or ""),

@@ -1,6 +1,7 @@
 """Output of a `Board` as text for a screen, and as JSON for programs."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number
 from reconciler.cli.work.board import Board, Holder, PolicyFigures
-from reconciler.cli.work.report import moment_of, span
+from reconciler.cli.work.report import data_of_progress, moment_of, section, span
 
 _BAR: Final = 20
 _HEAD: Final = ("POLICY", "READY", "WAITING", "DONE/S", "DONE", "PATCHED", "FAILED", "LAST RUN")
@@ -33,7 +34,11 @@ def picture(
     if not found.policies:
         yield from [*above, "no policy found"]
         return
-    footer = [*_rollouts(found, screen), *_troubles(found, screen)]
+    troubles = [line for item in found.policies for line in _of(item)]
+    footer = [
+        *section("Rollouts:", [*_rollouts(found)], screen),
+        *section("Problems:", troubles, screen),
+    ]
     # Besides the rows: an empty line, the header, and the line that counts the others.
     room = height - len(above) - _FRAME - min(len(footer), height // 2)
     count = max(_LEAST, room) if height else len(found.policies)
@@ -47,15 +52,14 @@ def data_of_board(found: Board, rates: Mapping[str, float] | None) -> dict[str, 
         "time": render_time(found.moment),
         "waiting": found.waiting,
         "complete": found.complete,
-        "leader": _data_of_holder(found.leader),
-        "admission": _data_of_holder(found.admission),
+        "leader": None if found.leader is None else asdict(found.leader),
+        "admission": None if found.admission is None else asdict(found.admission),
         "policies": [data_of_policy(item, rates) for item in found.policies],
     }
 
 
 def data_of_policy(item: PolicyFigures, rates: Mapping[str, float] | None) -> dict[str, Any]:
     """Return one policy as JSON."""
-    rollout = item.rollout
     return {
         "policy": item.policy,
         "notReady": item.not_ready,
@@ -65,13 +69,7 @@ def data_of_policy(item: PolicyFigures, rates: Mapping[str, float] | None) -> di
         "patched": item.patched,
         "failed": item.failed,
         "lastRun": moment_of(item.last_run),
-        "rollout": None
-        if rollout is None
-        else {
-            "done": rollout.done,
-            "total": None if rollout.total < 0 else rollout.total,
-            "timeLeft": rollout.eta,
-        },
+        "rollout": data_of_progress(item.rollout),
         "message": item.message,
         "lastError": item.last_error,
         "heldBack": item.held,
@@ -96,10 +94,6 @@ def _said(program: str, holder: Holder | None, does: str) -> str:
     if not holder.name or not holder.fresh:
         return f"no {program} {does}"
     return f"{'an' if program[0] == 'a' else 'a'} {program} {does}"
-
-
-def _data_of_holder(holder: Holder | None) -> dict[str, Any] | None:
-    return None if holder is None else {"name": holder.name, "fresh": holder.fresh}
 
 
 def _rows(
@@ -128,26 +122,13 @@ def _row(item: PolicyFigures, rates: Mapping[str, float], now: datetime) -> tupl
     )
 
 
-def _rollouts(found: Board, screen: Screen) -> Iterator[str]:
-    running = [(item, item.rollout) for item in found.policies if item.rollout is not None]
-    if not running:
-        return
-    yield ""
-    yield "Rollouts:"
-    for item, rollout in running:
-        full = round(rollout.share * _BAR)
-        bar = f"[{'#' * full}{'.' * (_BAR - full)}] {rollout.share:4.0%}"
-        yield from screen.fold(f"{bar}  {item.policy}: {item.message}", "  ", hanging="    ")
-
-
-def _troubles(found: Board, screen: Screen) -> Iterator[str]:
-    lines = [line for item in found.policies for line in _of(item)]
-    if not lines:
-        return
-    yield ""
-    yield "Problems:"
-    for line in lines:
-        yield from screen.fold(line, "  ", hanging="    ")
+def _rollouts(found: Board) -> Iterator[str]:
+    for item in found.policies:
+        if (rollout := item.rollout) is not None:
+            share = min(1.0, rollout.done / rollout.total) if rollout.total > 0 else 0.0
+            full = round(share * _BAR)
+            bar = f"[{'#' * full}{'.' * (_BAR - full)}] {share:4.0%}"
+            yield f"{bar}  {item.policy}: {item.message}"
 
 
 def _of(item: PolicyFigures) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Output of an `Overview` as text for people, and as JSON for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -32,11 +32,7 @@ def lines_of(found: Overview, screen: Screen, *, now: datetime) -> Iterator[str]
         yield from table([_HEAD, *(_policy(line, now) for line in found.policies)], screen.width)
     for text in _remarks(found):
         yield from screen.fold(text, hanging="  ")
-    if found.sweeps:
-        yield ""
-        yield "All triggers of a rule:"
-        for item in found.sweeps:
-            yield from screen.fold(_sweep(item), "  ", hanging="    ")
+    yield from section("All triggers of a rule:", [*map(_sweep, found.sweeps)], screen)
     for state, title in ((State.PENDING, "Waiting:"), (State.FAILED, "Failed:")):
         troubles = [item for item in found.troubles if item.state is state]
         if troubles:
@@ -79,6 +75,23 @@ def data_of(found: Overview) -> dict[str, Any]:
             for item in found.troubles
         ],
     }
+
+
+def section(title: str, texts: Sequence[str], screen: Screen) -> Iterator[str]:
+    """Yield the lines of a part of a report, with a title if there are any."""
+    if texts:
+        yield ""
+        yield title
+    for text in texts:
+        yield from screen.fold(text, "  ", hanging="    ")
+
+
+def data_of_progress(progress: SweepProgress | None) -> dict[str, Any] | None:
+    """Return progress as JSON; its total is null before it is counted."""
+    if progress is None:
+        return None
+    total = None if progress.total < 0 else progress.total
+    return {"done": progress.done, "total": total, "timeLeft": progress.eta}
 
 
 def _policy(line: PolicyLine, now: datetime) -> tuple[str, ...]:
