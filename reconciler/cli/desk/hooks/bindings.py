@@ -62,9 +62,9 @@ class DeskBindings:
         Raises:
             EvaluationError: The jq filter of a binding fails for an object.
         """
-        monitors = {
-            binding.name: await self._monitor(binding) for binding in self._config.kubernetes
-        }
+        monitors = {binding.name: Monitor(binding) for binding in self._config.kubernetes}
+        for monitor in monitors.values():
+            monitor.replace(await self.seen(monitor.binding))
         return lambda name: monitors[name].snapshot()
 
     async def _of(self, occasion: Occasion) -> tuple[list[Context], list[str]]:
@@ -121,11 +121,6 @@ class DeskBindings:
     async def _labels(self, obj: Object) -> dict[str, str]:
         namespace = str(obj["metadata"].get("namespace") or "")
         return dict(await self._file_objects.labels(namespace)) if namespace else {}
-
-    async def _monitor(self, binding: KubernetesBinding) -> Monitor:
-        monitor = Monitor(binding)
-        monitor.replace(await self.seen(binding))
-        return monitor
 
     async def seen(self, binding: KubernetesBinding) -> list[ObservedObject]:
         """Return the objects that a binding selects, filtered by its jq program.

@@ -80,7 +80,6 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
     found = executables_in(path)
     confirm(path, yes=yes)
     rows: list[tuple[str, ...]] = [_HEAD]
-    refused = 0
 
     async def look() -> int:
         faults = 0
@@ -181,8 +180,8 @@ def run(
         for line in faults_of(error):
             warn(f"{path}: {line}")
         sys.exit(FINDINGS)
+    found = executables_in(path) if declared is None else []
     if declared is None:
-        executables_in(path)
         confirm(path, yes=yes)
     file_objects = FileObjects(besides if reason == DELETED else [*about, *besides])
     mask = Mask() if show_secrets else mask_of([*about, *besides])
@@ -190,14 +189,11 @@ def run(
 
     async def play() -> bool:
         async with desk_tools(added) as (executables, jq):
-            hook: DeskHook
-            if declared is None:
-                (executable,) = executables_in(path)
-                hook = Script(
-                    executable=executable, executables=executables, jq=jq, seconds=seconds
-                )
-            else:
-                hook = Declared(hook=declared, jq=jq)
+            hook: DeskHook = (
+                Script(executable=found[0], executables=executables, jq=jq, seconds=seconds)
+                if declared is None
+                else Declared(hook=declared, jq=jq)
+            )
             return await _play(hook, jq, file_objects, occasion, Report(sys.stdout, mask))
 
     if not asyncio.run(play()):

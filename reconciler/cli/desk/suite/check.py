@@ -180,8 +180,7 @@ class _Checker:
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each object that the entry concerns."""
-        unknown = self._not_run()
-        if unknown:
+        if unknown := self._not_run():
             yield self._row(None, End.NOT_RUN, unknown)
             return
         for item in self.stage.policies.refused:
