@@ -1,8 +1,9 @@
 """The command `retrofit completion`."""
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+_SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 _EPILOG = """\b
 For this shell only:
   eval "$(retrofit completion bash)"     (zsh: the same with zsh)
@@ -17,12 +18,9 @@ For every new shell:
 
 
 @click.command("completion", epilog=_EPILOG)
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.argument("shell", type=click.Choice(tuple(_SHELLS)))
 @click.pass_context
 def completion(context: click.Context, *, shell: str) -> None:
     """Print the script that makes SHELL complete commands, options and values."""
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"{shell} is not supported by this version of click")
-    source = kind(context.find_root().command, {}, "retrofit", "_RETROFIT_COMPLETE")
+    source = _SHELLS[shell](context.find_root().command, {}, "retrofit", "_RETROFIT_COMPLETE")
     click.echo(source.source(), nl=False)

@@ -1,7 +1,7 @@
 """Output of test results as a table, JSON or JUnit XML."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 from xml.etree import ElementTree as ET
@@ -152,7 +152,7 @@ def _fields(row: Row) -> dict[str, Any]:
 
 def _lines(row: Row, screen: Screen, *, verbose: bool) -> list[str]:
     end = f"{row.end.value:<8}"
-    name = "/".join(_filled((row.expected.policy, row.expected.rule)))
+    name = "/".join(filter(None, (row.expected.policy, row.expected.rule)))
     operation = f"  on {row.operation}" if verbose and row.operation else ""
     text = f"{end}  {name}  {_place(row)}{operation}  {_reason(row)}"
     first, *rest = screen.fold(text, "  ", hanging=" " * 12)
@@ -166,8 +166,4 @@ def _reason(row: Row) -> str:
 
 
 def _place(row: Row) -> str:
-    return "-" if row.key is None else "/".join(_filled(row.key[1:]))
-
-
-def _filled(parts: Iterable[str]) -> list[str]:
-    return [part for part in parts if part]
+    return "-" if row.key is None else "/".join(filter(None, row.key[1:]))
