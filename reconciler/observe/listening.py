@@ -61,11 +61,7 @@ def _opened(address: str, port: int) -> tuple[socket.socket, Any]:
 
 
 def bind_optional(address: str, port: int, *, flag: str) -> socket.socket | None:
-    """Return a listening socket as `bind` does, or None for port 0.
-
-    Raises:
-        InvalidSetting: The port is in use or not allowed, or the address is not local.
-    """
+    """Return a listening socket as `bind` does, or None for port 0."""
     return bind(address, port, flag=flag) if port else None
 
 

@@ -59,12 +59,7 @@ async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
 
 
 async def run_loops(loops: Mapping[str, Awaitable[None]]) -> NoReturn:
-    """Run loops side by side until one ends, then cancel the others.
-
-    Raises:
-        LoopEnded: As in `forever`.
-        RetrofitError: As in `forever`.
-    """
+    """Run loops as `forever` does, side by side until one ends; then cancel the others."""
     try:
         async with asyncio.TaskGroup() as group:
             for name, loop in loops.items():

@@ -88,12 +88,7 @@ class _Glance:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def now(self) -> tuple[Board, dict[str, float] | None]:
-        """Return a snapshot at most a second old, and the rates, which the first one lacks.
-
-        Raises:
-            ClusterError: The cluster does not answer.
-            InvalidSetting: kube-retrofit is not installed, or listing policies is forbidden.
-        """
+        """Return a snapshot at most a second old, and the rates, which the first one lacks."""
         async with self._lock:
             clock = self.place.live.clock
             if self._board is None or clock.monotonic() - self._taken >= _FRESH:

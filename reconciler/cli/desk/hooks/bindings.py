@@ -37,7 +37,10 @@ class Occasion:
 
 
 class DeskBindings:
-    """Evaluates the bindings of a hook on the objects of files."""
+    """Evaluates the bindings of a hook on the objects of files.
+
+    An `EvaluationError` says which jq filter fails for which object.
+    """
 
     def __init__(self, config: HookConfig, jq: Jq, file_objects: FileObjects) -> None:
         self._config = config
@@ -49,7 +52,6 @@ class DeskBindings:
 
         Raises:
             InvalidSetting: No binding fits the occasion; the message names those that exist.
-            EvaluationError: The jq filter of a binding fails for an object.
         """
         found, refused = await self._of(occasion)
         if not found:
@@ -57,11 +59,7 @@ class DeskBindings:
         return contexts.render(found, await self.snapshots())
 
     async def snapshots(self) -> SnapshotOf:
-        """Return a function that returns the snapshot of a binding by its name.
-
-        Raises:
-            EvaluationError: The jq filter of a binding fails for an object.
-        """
+        """Return a function that returns the snapshot of a binding by its name."""
         monitors = {binding.name: Monitor(binding) for binding in self._config.kubernetes}
         for monitor in monitors.values():
             monitor.replace(await self.seen(monitor.binding))
@@ -123,11 +121,7 @@ class DeskBindings:
         return dict(await self._file_objects.labels(namespace)) if namespace else {}
 
     async def seen(self, binding: KubernetesBinding) -> list[ObservedObject]:
-        """Return the objects that a binding selects, filtered by its jq program.
-
-        Raises:
-            EvaluationError: The jq filter fails for an object.
-        """
+        """Return the objects that a binding selects, filtered by its jq program."""
         chosen = [
             obj
             for obj in self._file_objects.objects.values()
@@ -162,11 +156,7 @@ class HookStage:
         self._started = False
 
     async def change(self, file_objects: FileObjects) -> list[dict[str, Any]]:
-        """Return the binding contexts of a hook when the cluster changes to a new state.
-
-        Raises:
-            EvaluationError: The jq filter of a binding fails for an object.
-        """
+        """Return the binding contexts of a hook when the cluster changes to a new state."""
         desk = DeskBindings(self._config, self._jq, file_objects)
         found: list[Context] = []
         if not self._started and self._config.startup is not None:
