@@ -15,7 +15,13 @@ from typing import Any
 from reconciler.engine.allowance import Exhausted
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath.faults import MissingKey, Unforgiven
-from reconciler.languages.jmespath.functions.signature import EXPRESSION, Function, check
+from reconciler.languages.jmespath.functions.signature import (
+    EXPRESSION,
+    Function,
+    Refused,
+    check,
+    refusal,
+)
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.syntax import Tree
 from reconciler.languages.jmespath.values import equal, is_falsy, is_number, plain
@@ -120,7 +126,7 @@ def _build_field(tree: Tree, to: Build) -> Node:
     return read
 
 
-def _build_subexpression(tree: Tree, to: Build) -> Node:
+def _build_chain(tree: Tree, to: Build) -> Node:
     steps: list[Node] = []
     keys: list[str] = []
     for child in tree["children"]:
@@ -180,10 +186,6 @@ def _build_index(tree: Tree, _to: Build) -> Node:
         return None
 
     return read
-
-
-def _build_index_expression(tree: Tree, to: Build) -> Node:
-    return _sequence([build(child, to) for child in tree["children"]])
 
 
 def _build_slice(tree: Tree, _to: Build) -> Node:
@@ -257,7 +259,7 @@ def _build_list(tree: Tree, to: Build) -> Node:
 
 def _build_hash(tree: Tree, to: Build) -> Node:
     pairs = [
-        (_build_key(pair["value"], to), _tolerant(build(pair["children"][0], to)))
+        (_build_literal(pair, to), _tolerant(build(pair["children"][0], to)))
         for pair in tree["children"]
     ]
 
@@ -268,14 +270,6 @@ def _build_hash(tree: Tree, to: Build) -> Node:
         return {key(value, run): item(value, run) for key, item in pairs}
 
     return collect
-
-
-def _build_key(key: str, to: Build) -> Node:
-    text = to.texts(key)
-    if text is not None:
-        return text
-    constant = plain(key)
-    return lambda _value, _run: constant
 
 
 def _build_projection(tree: Tree, to: Build) -> Node:
@@ -363,10 +357,17 @@ def _build_function(tree: Tree, to: Build) -> Node:
         for position, child in enumerate(children)
     ]
     call = function.call
-    if len(arguments) == 1:
-        (only,) = arguments
-        return lambda value, run: call(run.called(), only(value, run))
-    return lambda value, run: call(run.called(), *[argument(value, run) for argument in arguments])
+    only = arguments[0] if len(arguments) == 1 else None
+
+    def run_call(value: Any, run: Run) -> Any:
+        try:
+            if only is not None:
+                return call(run.called(), only(value, run))
+            return call(run.called(), *[argument(value, run) for argument in arguments])
+        except Refused as refused:
+            raise refusal(name, str(refused)) from None
+
+    return run_call
 
 
 def _build_argument(
@@ -418,7 +419,7 @@ _BUILDERS: dict[str, Callable[[Tree, Build], Node]] = {
     "function_expression": _build_function,
     "identity": _build_identity,
     "index": _build_index,
-    "index_expression": _build_index_expression,
+    "index_expression": _build_chain,
     "literal": _build_literal,
     "multi_select_dict": _build_hash,
     "multi_select_list": _build_list,
@@ -427,6 +428,6 @@ _BUILDERS: dict[str, Callable[[Tree, Build], Node]] = {
     "pipe": _build_pipe,
     "projection": _build_projection,
     "slice": _build_slice,
-    "subexpression": _build_subexpression,
+    "subexpression": _build_chain,
     "value_projection": _build_value_projection,
 }

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.errors import EvaluationError
@@ -11,8 +10,8 @@ from reconciler.languages.jmespath.functions.signature import (
     NUMBER,
     OUT_OF_BOUNDS,
     Function,
+    Refused,
     extension,
-    refusal,
 )
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import bounded
@@ -88,9 +87,9 @@ def _round(_run: Run, number: float, digits: float) -> float:
     try:
         places = whole_number(digits)
     except EvaluationError:
-        raise refusal("round", NOT_WHOLE_DIGITS) from None
+        raise Refused(NOT_WHOLE_DIGITS) from None
     if places < 0:
-        raise refusal("round", OUT_OF_BOUNDS.format(places, 0))
+        raise Refused(OUT_OF_BOUNDS.format(places, 0))
     if isinstance(number, int) or abs(number) >= _EXACT:
         return number
     shift = 10.0 ** min(places, _MOST_PLACES)
@@ -108,12 +107,10 @@ def _finite(number: float) -> float:
     return number
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "abs": Function(call=_abs, takes=(NUMBER,)),
-        "avg": Function(call=_avg, takes=(("array[number]",),)),
-        "ceil": Function(call=_ceil, takes=(NUMBER,)),
-        "floor": Function(call=_floor, takes=(NUMBER,)),
-        "round": extension(_round, NUMBER, NUMBER),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "abs": Function(call=_abs, takes=(NUMBER,)),
+    "avg": Function(call=_avg, takes=(("array[number]",),)),
+    "ceil": Function(call=_ceil, takes=(NUMBER,)),
+    "floor": Function(call=_floor, takes=(NUMBER,)),
+    "round": extension(_round, NUMBER, NUMBER),
+}

@@ -7,7 +7,6 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.engine.values.gotime.layout import parse_time
@@ -20,7 +19,7 @@ from reconciler.languages.jmespath.functions.der import (
     Element,
     parse,
 )
-from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import bounded
 
@@ -63,18 +62,17 @@ _VERSION, _EXTENSIONS, _ATTRIBUTES = 0xA0, 0xA3, 0xA0
 
 
 def _x509_decode(run: Run, pem: str) -> dict[str, Any]:
-    name = "x509_decode"
     if len(pem) > _LONGEST:
-        raise refusal(name, f"argument #1 is longer than {_LONGEST} characters")
+        raise Refused(f"argument #1 is longer than {_LONGEST} characters")
     run.read(len(pem) * _PACE)
     found = _PEM.search(pem)
     if found is None:
-        raise refusal(name, "argument #1 holds no PEM block of a certificate or request")
+        raise Refused("argument #1 holds no PEM block of a certificate or request")
     try:
         raw = parse(base64.b64decode("".join(found[2].split()), validate=True))
         return _certificate(raw) if found[1] == "CERTIFICATE" else _request(raw)
     except (ValueError, IndexError, binascii.Error) as error:
-        raise refusal(name, f"failed to read the {found[1].lower()}: {error}") from None
+        raise Refused(f"failed to read the {found[1].lower()}: {error}") from None
 
 
 def _certificate(raw: Element) -> dict[str, Any]:
@@ -187,6 +185,4 @@ def encoded(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {"x509_decode": extension(_x509_decode, TEXT)}
-)
+FUNCTIONS: Mapping[str, Function] = {"x509_decode": extension(_x509_decode, TEXT)}

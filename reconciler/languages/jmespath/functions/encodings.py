@@ -4,10 +4,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.syntax import decode_json
 from reconciler.languages.jmespath.values import deeper_than, plain
@@ -16,6 +15,7 @@ from reconciler.languages.jmespath.yamltext import decode_yaml
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LINE_ENDS = str.maketrans("", "", "\r\n")
 _DEPTH = 200  # of parsed values; orjson writes no more than 254 levels
+_TOO_DEEP = f"argument #1 is nested deeper than {_DEPTH} levels"
 # Parsing a character takes as long as copying this many.
 _JSON_PACE = 16
 _YAML_PACE = 32
@@ -23,36 +23,36 @@ _YAML_CALL = 512
 
 
 def _base64_encode(run: Run, text: str) -> str:
-    raw = as_bytes(text, "base64_encode")
+    raw = _as_bytes(text)
     run.write(-(-len(raw) // 3) * 4)
     return base64.b64encode(raw).decode()
 
 
 def _base64_decode(_run: Run, text: str) -> str:
-    name = "base64_decode"
     text = text.translate(_LINE_ENDS)
     if not _BASE64.fullmatch(text):
-        raise refusal(name, "argument #1 is not base64 with padding")
+        raise Refused("argument #1 is not base64 with padding")
     try:
         return base64.b64decode(text).decode()
     except UnicodeError:
-        raise refusal(name, "the decoded bytes are not UTF-8 text") from None
+        raise Refused("the decoded bytes are not UTF-8 text") from None
 
 
 def _parse_json(run: Run, text: str) -> Any:
-    name = "parse_json"
     run.read(len(text) * _JSON_PACE)
     try:
         value = decode_json(text)
     except ValueError:
-        raise refusal(name, "argument #1 is not JSON") from None
+        raise Refused("argument #1 is not JSON") from None
     except RecursionError:
-        raise refusal(name, f"argument #1 is nested deeper than {_DEPTH} levels") from None
-    return _shallow(value, name)
+        raise Refused(_TOO_DEEP) from None
+    # What is nested too deeply cannot be written.
+    if deeper_than(value, _DEPTH):
+        raise Refused(_TOO_DEEP)
+    return value
 
 
 def _parse_yaml(run: Run, text: str) -> Any:
-    name = "parse_yaml"
     run.read(_YAML_CALL + len(text) * _YAML_PACE)
     try:
         value = decode_yaml(text, depth=_DEPTH)
@@ -60,48 +60,34 @@ def _parse_yaml(run: Run, text: str) -> Any:
         run.measure(value)
         return plain(value)
     except ValueError as error:
-        raise refusal(name, f"argument #1 {error}") from None
-
-
-def _shallow(value: Any, name: str) -> Any:
-    """Return a value, and refuse one that is nested too deeply to be written."""
-    if deeper_than(value, _DEPTH):
-        raise refusal(name, f"argument #1 is nested deeper than {_DEPTH} levels")
-    return value
+        raise Refused(f"argument #1 {error}") from None
 
 
 def _md5(_run: Run, text: str) -> str:
-    return hashlib.md5(as_bytes(text, "md5"), usedforsecurity=False).hexdigest()
+    return hashlib.md5(_as_bytes(text), usedforsecurity=False).hexdigest()
 
 
 def _sha1(_run: Run, text: str) -> str:
-    return hashlib.sha1(as_bytes(text, "sha1"), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(_as_bytes(text), usedforsecurity=False).hexdigest()
 
 
 def _sha256(_run: Run, text: str) -> str:
-    return hashlib.sha256(as_bytes(text, "sha256")).hexdigest()
+    return hashlib.sha256(_as_bytes(text)).hexdigest()
 
 
-def as_bytes(text: str, name: str) -> bytes:
-    """Return a text as UTF-8.
-
-    Raises:
-        EvaluationError: The text contains a lone surrogate.
-    """
+def _as_bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeError:
-        raise refusal(name, "argument #1 is not well-formed text") from None
+        raise Refused("argument #1 is not well-formed text") from None
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "base64_decode": extension(_base64_decode, TEXT),
-        "base64_encode": extension(_base64_encode, TEXT),
-        "md5": extension(_md5, TEXT),
-        "parse_json": extension(_parse_json, TEXT),
-        "parse_yaml": extension(_parse_yaml, TEXT),
-        "sha1": extension(_sha1, TEXT),
-        "sha256": extension(_sha256, TEXT),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "base64_decode": extension(_base64_decode, TEXT),
+    "base64_encode": extension(_base64_encode, TEXT),
+    "md5": extension(_md5, TEXT),
+    "parse_json": extension(_parse_json, TEXT),
+    "parse_yaml": extension(_parse_yaml, TEXT),
+    "sha1": extension(_sha1, TEXT),
+    "sha256": extension(_sha256, TEXT),
+}

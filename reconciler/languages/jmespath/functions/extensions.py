@@ -148,7 +148,7 @@ def _alternative_names(value: Element) -> _Fields:
     found = {
         "DNSNames": _texts(names, _DNS),
         "EmailAddresses": _texts(names, _EMAIL),
-        "IPAddresses": [str(_address(one.content)) for one in names if one.tag == _IP],
+        "IPAddresses": [str(ipaddress.ip_address(one.content)) for one in names if one.tag == _IP],
         "URIs": [_uri(text) for text in _texts(names, _URI)],
     }
     return {field: some or None for field, some in found.items()}
@@ -243,14 +243,10 @@ def _texts(names: list[Element], tag: int) -> list[str]:
     return [one.content.decode("ascii") for one in names if one.tag == tag]
 
 
-def _address(raw: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    return ipaddress.ip_address(raw)
-
-
 def _network(raw: bytes) -> _Fields:
     half = len(raw) // 2
     return {
-        "IP": str(_address(raw[:half])),
+        "IP": str(ipaddress.ip_address(raw[:half])),
         "Mask": base64.b64encode(raw[half:]).decode(),
     }
 

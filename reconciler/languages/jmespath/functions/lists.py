@@ -1,11 +1,10 @@
 """Functions on lists, some of which accept strings or maps as well."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.errors import EvaluationError
-from reconciler.languages.jmespath.functions.signature import EXPRESSION, Apply, Function
+from reconciler.languages.jmespath.functions.signature import EXPRESSION, LIST, Apply, Function
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import equal, is_number, kind_of
 
@@ -81,21 +80,18 @@ def _by(run: Run, items: list[Any], apply: Apply) -> Callable[[Any], Any]:
     return key
 
 
-_LIST = ("array",)
 _COMPARABLE = ("array[number]", "array[string]")
 _EXPRESSION = (EXPRESSION,)
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "contains": Function(call=_contains, takes=(("array", "string"), ("any",))),
-        "length": Function(call=_length, takes=(("string", "array", "object"),)),
-        "map": Function(call=_map, takes=(_EXPRESSION, _LIST)),
-        "max": Function(call=_max, takes=(_COMPARABLE,)),
-        "max_by": Function(call=_max_by, takes=(_LIST, _EXPRESSION)),
-        "min": Function(call=_min, takes=(_COMPARABLE,)),
-        "min_by": Function(call=_min_by, takes=(_LIST, _EXPRESSION)),
-        "reverse": Function(call=_reverse, takes=(("array", "string"),)),
-        "sort": Function(call=_sort, takes=(_COMPARABLE,)),
-        "sort_by": Function(call=_sort_by, takes=(_LIST, _EXPRESSION)),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "contains": Function(call=_contains, takes=(("array", "string"), ("any",))),
+    "length": Function(call=_length, takes=(("string", "array", "object"),)),
+    "map": Function(call=_map, takes=(_EXPRESSION, LIST)),
+    "max": Function(call=_max, takes=(_COMPARABLE,)),
+    "max_by": Function(call=_max_by, takes=(LIST, _EXPRESSION)),
+    "min": Function(call=_min, takes=(_COMPARABLE,)),
+    "min_by": Function(call=_min_by, takes=(LIST, _EXPRESSION)),
+    "reverse": Function(call=_reverse, takes=(("array", "string"),)),
+    "sort": Function(call=_sort, takes=(_COMPARABLE,)),
+    "sort_by": Function(call=_sort_by, takes=(LIST, _EXPRESSION)),
+}

@@ -2,11 +2,10 @@
 
 import ipaddress
 from collections.abc import Mapping
-from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from reconciler.errors import EvaluationError
-from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.images import qualified, split_image
 from reconciler.languages.jmespath.limits import Run
 
@@ -33,17 +32,17 @@ def _image_normalize(_run: Run, image: str) -> str:
             f"bad image: {qualified(image)[:_SHOWN]}, defaultRegistry: docker.io,"
             " enableDefaultRegistryMutation: true: invalid reference format"
         )
-        raise refusal("image_normalize", reason) from None
+        raise Refused(reason) from None
 
 
 def _is_external_url(_run: Run, url: str) -> bool:
     host = _host(url)
     if not host:
-        raise refusal("is_external_url", "argument #1 is not a URL with a host")
+        raise Refused("argument #1 is not a URL with a host")
     address = _address(host)
     if address is None:
         reason = "only addresses are looked at here, and the host of this URL is a name"
-        raise refusal("is_external_url", reason)
+        raise Refused(reason)
     return not any(address in network for network in _INSIDE)
 
 
@@ -81,10 +80,8 @@ def _path_canonicalize(run: Run, path: str) -> str:
     return ("/" if absolute else "") + "/".join(steps) or "."
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "image_normalize": extension(_image_normalize, TEXT),
-        "is_external_url": extension(_is_external_url, TEXT),
-        "path_canonicalize": extension(_path_canonicalize, TEXT),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "image_normalize": extension(_image_normalize, TEXT),
+    "is_external_url": extension(_is_external_url, TEXT),
+    "path_canonicalize": extension(_path_canonicalize, TEXT),
+}

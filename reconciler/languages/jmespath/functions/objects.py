@@ -1,7 +1,6 @@
 """Functions on maps; results are in the order of the keys."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.errors import EvaluationError
@@ -13,8 +12,8 @@ from reconciler.languages.jmespath.functions.signature import (
     TEXT,
     WRONG_TYPE,
     Function,
+    Refused,
     extension,
-    refusal,
 )
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text, equal, is_number
@@ -43,14 +42,14 @@ def _merge(run: Run, *subjects: dict[str, Any]) -> dict[str, Any]:
 def _lookup(_run: Run, subject: dict[str, Any] | list[Any], key: Any) -> Any:
     if isinstance(subject, dict):
         if not isinstance(key, str):
-            raise refusal("lookup", "argument #2 is not of type String")
+            raise Refused("argument #2 is not of type String")
         return subject.get(key)
     if not is_number(key):
-        raise refusal("lookup", "argument #2 is not of type Number")
+        raise Refused("argument #2 is not of type Number")
     try:
         position = whole_number(key)
     except EvaluationError as error:
-        raise refusal("lookup", f"argument #2: {error}") from None
+        raise Refused(f"argument #2: {error}") from None
     return subject[position] if 0 <= position < len(subject) else None
 
 
@@ -73,7 +72,7 @@ def _object_from_lists(run: Run, keys: list[Any], values: list[Any]) -> dict[str
 
 def _key(run: Run, key: Any) -> str:
     if key is None or isinstance(key, dict | list):
-        raise refusal("object_from_lists", WRONG_TYPE.format(1, "StringArray"))
+        raise Refused(WRONG_TYPE.format(1, "StringArray"))
     text = as_text(key, run)
     run.read(len(text))
     return text
@@ -84,14 +83,12 @@ def _label_match(run: Run, wanted: dict[str, Any], labels: dict[str, Any]) -> bo
     return all(key in labels and equal(value, labels[key], run) for key, value in wanted.items())
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "items": extension(_items, _MAP_OR_LIST, TEXT, TEXT),
-        "keys": Function(call=_keys, takes=(MAP,)),
-        "label_match": extension(_label_match, MAP, MAP),
-        "lookup": extension(_lookup, _MAP_OR_LIST, ANY),
-        "merge": Function(call=_merge, takes=(MAP,), variadic=True),
-        "object_from_lists": extension(_object_from_lists, LIST, LIST),
-        "values": Function(call=_values, takes=(MAP,)),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "items": extension(_items, _MAP_OR_LIST, TEXT, TEXT),
+    "keys": Function(call=_keys, takes=(MAP,)),
+    "label_match": extension(_label_match, MAP, MAP),
+    "lookup": extension(_lookup, _MAP_OR_LIST, ANY),
+    "merge": Function(call=_merge, takes=(MAP,), variadic=True),
+    "object_from_lists": extension(_object_from_lists, LIST, LIST),
+    "values": Function(call=_values, takes=(MAP,)),
+}

@@ -7,7 +7,6 @@ duration (``5s``). Numbers are used with the decimal digits that they are writte
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.engine.values.scalars import (
@@ -23,8 +22,8 @@ from reconciler.languages.jmespath.functions.signature import (
     ANY,
     LIST,
     Function,
+    Refused,
     extension,
-    refusal,
 )
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import bounded, is_number
@@ -52,49 +51,46 @@ class _Duration:
 _Operand = int | float | Quantity | _Duration
 
 
-def _operand(run: Run, value: Any, name: str) -> _Operand:
+def _operand(run: Run, value: Any) -> _Operand:
     if is_number(value):
-        return _number(value, name)
+        return _number(value)
     if isinstance(value, str) and len(value) <= _LONGEST:
         run.read(_AMOUNT + len(value) * _PACE)
         if (quantity := parse_quantity(value)) is not None:
             return quantity
         if (nanoseconds := parse_duration(value)) is not None:
             return _Duration(nanoseconds)
-    raise refusal(name, _INVALID)
+    raise Refused(_INVALID)
 
 
-def _number(value: float, name: str) -> float:
+def _number(value: float) -> float:
     try:
         return bounded(value)
     except ValueError:
-        raise refusal(name, _INVALID) from None
+        raise Refused(_INVALID) from None
 
 
 def _add(run: Run, left: Any, right: Any) -> Any:
-    return _written(
-        _plus(_operand(run, left, "add"), _operand(run, right, "add"), "add", 1), "add"
-    )
+    return _written(_plus(_operand(run, left), _operand(run, right), 1))
 
 
 def _subtract(run: Run, left: Any, right: Any) -> Any:
-    name = "subtract"
-    return _written(_plus(_operand(run, left, name), _operand(run, right, name), name, -1), name)
+    return _written(_plus(_operand(run, left), _operand(run, right), -1))
 
 
 def _sum(run: Run, items: list[Any]) -> Any:
     run.spend(len(items))
     if not items:
-        raise refusal("sum", _EMPTY)
+        raise Refused(_EMPTY)
     if len(items) == 1:
         return items[0]
-    total = _operand(run, items[0], "sum")
+    total = _operand(run, items[0])
     for item in items[1:]:
-        total = _plus(total, _operand(run, item, "sum"), "sum", 1)
-    return _written(total, "sum")
+        total = _plus(total, _operand(run, item), 1)
+    return _written(total)
 
 
-def _plus(left: _Operand, right: _Operand, name: str, sign: int) -> _Operand:
+def _plus(left: _Operand, right: _Operand, sign: int) -> _Operand:
     match left, right:
         case Quantity(), Quantity():
             # Zero has no format of its own: 0 plus 1Gi is 1Gi.
@@ -105,36 +101,34 @@ def _plus(left: _Operand, right: _Operand, name: str, sign: int) -> _Operand:
         case ((int() | float()), (int() | float())):
             return left + sign * right
         case _:
-            raise refusal(name, TYPES_MISMATCH)
+            raise Refused(TYPES_MISMATCH)
 
 
 def _multiply(run: Run, one: Any, other: Any) -> Any:
-    name = "multiply"
-    left, right = _operand(run, one, name), _operand(run, other, name)
+    left, right = _operand(run, one), _operand(run, other)
     if isinstance(left, int | float) and not isinstance(right, int | float):
         left, right = right, left
     match left, right:
         case Quantity(), (int() | float()):
-            nano = left.nano * _scalar(right, name).nano
+            nano = left.nano * _scalar(right).nano
             product: _Operand = Quantity(nano=_away_from_zero(nano, _NANO), format=left.format)
         case _Duration(), (int() | float()):
             product = _Duration(int(left.nanoseconds * Fraction(str(right))))
         case ((int() | float()), (int() | float())):
             product = left * right
         case _:
-            raise refusal(name, TYPES_MISMATCH)
-    return _written(product, name)
+            raise Refused(TYPES_MISMATCH)
+    return _written(product)
 
 
 def _divide(run: Run, one: Any, other: Any) -> Any:
-    name = "divide"
-    left, right = _operand(run, one, name), _operand(run, other, name)
-    _refuse_zero(right, name)
+    left, right = _operand(run, one), _operand(run, other)
+    _refuse_zero(right)
     match left, right:
         case Quantity(), Quantity():
             quotient: _Operand = left.nano / right.nano
         case Quantity(), (int() | float()):
-            quotient = _quotient(left, _scalar(right, name))
+            quotient = _quotient(left, _scalar(right))
         case _Duration(), _Duration():
             quotient = left.nanoseconds / right.nanoseconds
         case _Duration(), (int() | float()):
@@ -142,8 +136,8 @@ def _divide(run: Run, one: Any, other: Any) -> Any:
         case ((int() | float()), (int() | float())):
             quotient = _ratio(left, right)
         case _:
-            raise refusal(name, TYPES_MISMATCH)
-    return _written(quotient, name)
+            raise Refused(TYPES_MISMATCH)
+    return _written(quotient)
 
 
 def _quotient(dividend: Quantity, divisor: Quantity) -> Quantity:
@@ -158,37 +152,36 @@ def _ratio(left: float, right: float) -> float:
     try:
         return left / right
     except OverflowError:
-        raise refusal("divide", _OUT_OF_RANGE) from None
+        raise Refused(_OUT_OF_RANGE) from None
 
 
 def _modulo(run: Run, one: Any, other: Any) -> Any:
-    name = "modulo"
-    left, right = _operand(run, one, name), _operand(run, other, name)
+    left, right = _operand(run, one), _operand(run, other)
     match left, right:
         case Quantity(), Quantity():
-            _refuse_zero(right, name)
+            _refuse_zero(right)
             if left.nano % _NANO or right.nano % _NANO:
-                raise refusal(name, NOT_WHOLE)
+                raise Refused(NOT_WHOLE)
             rest: _Operand = Quantity(nano=_remainder(left.nano, right.nano), format=left.format)
         case _Duration(), _Duration():
-            _refuse_zero(right, name)
+            _refuse_zero(right)
             rest = _Duration(_remainder(left.nanoseconds, right.nanoseconds))
         case ((int() | float()), (int() | float())):
-            _refuse_zero(right, name)
+            _refuse_zero(right)
             rest = _remainder(_whole(left), _whole(right))
         case _:
-            raise refusal(name, TYPES_MISMATCH)
-    return _written(rest, name)
+            raise Refused(TYPES_MISMATCH)
+    return _written(rest)
 
 
 def _whole(number: float) -> int:
     try:
         return whole_number(number)
     except EvaluationError:
-        raise refusal("modulo", NOT_WHOLE) from None
+        raise Refused(NOT_WHOLE) from None
 
 
-def _refuse_zero(divisor: _Operand, name: str) -> None:
+def _refuse_zero(divisor: _Operand) -> None:
     match divisor:
         case Quantity():
             zero = not divisor.nano
@@ -197,7 +190,7 @@ def _refuse_zero(divisor: _Operand, name: str) -> None:
         case _:
             zero = not divisor
     if zero:
-        raise refusal(name, ZERO_DIVISOR)
+        raise Refused(ZERO_DIVISOR)
 
 
 def _remainder(dividend: int, divisor: int) -> int:
@@ -205,10 +198,10 @@ def _remainder(dividend: int, divisor: int) -> int:
     return -rest if dividend < 0 else rest
 
 
-def _scalar(number: float, name: str) -> Quantity:
+def _scalar(number: float) -> Quantity:
     quantity = parse_quantity(str(tidy(number)))
     if quantity is None or abs(number) >= _INT64:
-        raise refusal(name, _OUT_OF_RANGE)
+        raise Refused(_OUT_OF_RANGE)
     return quantity
 
 
@@ -217,7 +210,7 @@ def _away_from_zero(dividend: int, divisor: int) -> int:
     return -amount if dividend < 0 else amount
 
 
-def _written(result: _Operand, name: str) -> Any:
+def _written(result: _Operand) -> Any:
     match result:
         case Quantity(nano=nano) if abs(nano) < _INT64 * _NANO:
             return format_quantity(result)
@@ -227,18 +220,16 @@ def _written(result: _Operand, name: str) -> Any:
             try:
                 return tidy(result)
             except ValueError:
-                raise refusal(name, _OUT_OF_RANGE) from None
+                raise Refused(_OUT_OF_RANGE) from None
         case _:
-            raise refusal(name, _OUT_OF_RANGE)
+            raise Refused(_OUT_OF_RANGE)
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "add": extension(_add, ANY, ANY),
-        "divide": extension(_divide, ANY, ANY),
-        "modulo": extension(_modulo, ANY, ANY),
-        "multiply": extension(_multiply, ANY, ANY),
-        "subtract": extension(_subtract, ANY, ANY),
-        "sum": extension(_sum, LIST),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "add": extension(_add, ANY, ANY),
+    "divide": extension(_divide, ANY, ANY),
+    "modulo": extension(_modulo, ANY, ANY),
+    "multiply": extension(_multiply, ANY, ANY),
+    "subtract": extension(_subtract, ANY, ANY),
+    "sum": extension(_sum, LIST),
+}

@@ -6,10 +6,8 @@ of a negated class are printable ASCII; an open repetition exceeds its minimum b
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from reconciler.errors import EvaluationError
-from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.limits import Run
 
 _OPEN = 10
@@ -41,12 +39,12 @@ _Alternatives = tuple[tuple[_Part, ...], ...]
 
 def _random(run: Run, pattern: str) -> str:
     if not pattern:
-        raise refusal("random", "no pattern provided")
+        raise Refused("no pattern provided")
     if len(pattern) > _LONGEST:
-        raise refusal("random", f"the pattern is longer than {_LONGEST} characters")
+        raise Refused(f"the pattern is longer than {_LONGEST} characters")
     randbelow = run.environment.randbelow
     if randbelow is None:
-        raise refusal("random", "random numbers are not available here")
+        raise Refused("random numbers are not available here")
     run.read(len(pattern) * _PACE)
     tree = _Pattern(pattern).whole()
     pieces: list[str] = []
@@ -205,8 +203,8 @@ class _Pattern:
             self.position += len(token)
         return found
 
-    def _wrong(self, what: str) -> EvaluationError:
-        return refusal("random", f"the pattern has {what} at column {self.position + 1}")
+    def _wrong(self, what: str) -> Refused:
+        return Refused(f"the pattern has {what} at column {self.position + 1}")
 
 
 def _without(characters: str) -> str:
@@ -217,6 +215,4 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 4  # noqa: PLR2004 - up to 1000
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {"random": extension(_random, TEXT, pure=False)}
-)
+FUNCTIONS: Mapping[str, Function] = {"random": extension(_random, TEXT, pure=False)}

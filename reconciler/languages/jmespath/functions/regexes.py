@@ -4,7 +4,6 @@ Templates of replacements are those of Go: ``$1``, ``${1}``, ``${name}``, ``$$``
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from reconciler.engine.values.regexes import (
@@ -18,8 +17,8 @@ from reconciler.languages.jmespath.functions.signature import (
     TEXT,
     TEXT_OR_NUMBER,
     Function,
+    Refused,
     extension,
-    refusal,
 )
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text
@@ -30,19 +29,17 @@ _NOT_TEXT = "argument #2 is not well-formed text"
 
 
 def _regex_match(run: Run, pattern: str, subject: str | float) -> bool:
-    name = "regex_match"
-    regex, text = _compile(run, pattern, name), as_text(subject, run)
+    regex, text = _compile(run, pattern), as_text(subject, run)
     try:
         return is_found(regex, text, run.read)
     except UnicodeError:
-        raise refusal(name, _NOT_TEXT) from None
+        raise Refused(_NOT_TEXT) from None
 
 
 def _regex_replace_all(
     run: Run, pattern: str, subject: str | float, replacement: str | float
 ) -> str:
-    name = "regex_replace_all"
-    regex = _compile(run, pattern, name)
+    regex = _compile(run, pattern)
     pieces = split_replacement(as_text(replacement, run), regex.groupindex, regex.groups)
 
     def expand(match: Match) -> str:
@@ -51,29 +48,26 @@ def _regex_replace_all(
             piece if isinstance(piece, str) else match.groups[piece] or "" for piece in pieces
         )
 
-    return _replace(run, regex, as_text(subject, run), expand, name)
+    return _replace(run, regex, as_text(subject, run), expand)
 
 
 def _regex_replace_all_literal(
     run: Run, pattern: str, subject: str | float, replacement: str | float
 ) -> str:
-    name = "regex_replace_all_literal"
-    regex, text = _compile(run, pattern, name), as_text(replacement, run)
-    return _replace(run, regex, as_text(subject, run), lambda _match: text, name)
+    regex, text = _compile(run, pattern), as_text(replacement, run)
+    return _replace(run, regex, as_text(subject, run), lambda _match: text)
 
 
-def _compile(run: Run, pattern: str, name: str) -> Any:
+def _compile(run: Run, pattern: str) -> Any:
     try:
         regex = compile_regex(pattern)
     except ValueError as error:
-        raise refusal(name, f"argument #1 is {error}") from None
+        raise Refused(f"argument #1 is {error}") from None
     run.read(_CALL + 8 * regex.programsize)
     return regex
 
 
-def _replace(
-    run: Run, regex: Any, text: str, replacement: Callable[[Match], str], name: str
-) -> str:
+def _replace(run: Run, regex: Any, text: str, replacement: Callable[[Match], str]) -> str:
     pieces: list[str] = []
     position, length = 0, len(text)
     try:
@@ -84,17 +78,15 @@ def _replace(
             pieces += [text[position : match.start], new]
             position = match.end
     except UnicodeError:
-        raise refusal(name, _NOT_TEXT) from None
+        raise Refused(_NOT_TEXT) from None
     run.write(length)
     return "".join([*pieces, text[position:]])
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "regex_match": extension(_regex_match, TEXT, TEXT_OR_NUMBER),
-        "regex_replace_all": extension(_regex_replace_all, TEXT, TEXT_OR_NUMBER, TEXT_OR_NUMBER),
-        "regex_replace_all_literal": extension(
-            _regex_replace_all_literal, TEXT, TEXT_OR_NUMBER, TEXT_OR_NUMBER
-        ),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "regex_match": extension(_regex_match, TEXT, TEXT_OR_NUMBER),
+    "regex_replace_all": extension(_regex_replace_all, TEXT, TEXT_OR_NUMBER, TEXT_OR_NUMBER),
+    "regex_replace_all_literal": extension(
+        _regex_replace_all_literal, TEXT, TEXT_OR_NUMBER, TEXT_OR_NUMBER
+    ),
+}

@@ -79,6 +79,10 @@ EXPRESSION = "expression"
 """The type of an argument that is written ``&...``; checked when the call is compiled."""
 
 
+class Refused(Exception):
+    """An extension refuses a call; the caller adds the name of the function (`refusal`)."""
+
+
 def check(value: Any, function: Function, *, position: int, name: str) -> None:
     """Refuse an argument of a wrong type.
 

@@ -1,7 +1,6 @@
 """Functions on strings."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from reconciler.engine.values.wildcard import matches
 from reconciler.languages.jmespath.functions.signature import (
@@ -9,8 +8,8 @@ from reconciler.languages.jmespath.functions.signature import (
     TEXT,
     TEXT_OR_NUMBER,
     Function,
+    Refused,
     extension,
-    refusal,
 )
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text
@@ -116,7 +115,7 @@ def _truncate(_run: Run, text: str, length: float) -> str:
 def _to_boolean(_run: Run, text: str) -> bool:
     found = _BOOLEANS.get(text.lower())
     if found is None:
-        raise refusal("to_boolean", "lowercase argument must be 'true' or 'false'")
+        raise Refused("lowercase argument must be 'true' or 'false'")
     return found
 
 
@@ -126,22 +125,20 @@ def _pattern_match(run: Run, pattern: str, subject: str | float) -> bool:
     return matches(pattern, text)
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "compare": extension(_compare, TEXT, TEXT),
-        "ends_with": Function(call=_ends_with, takes=(TEXT, TEXT)),
-        "equal_fold": extension(_equal_fold, TEXT, TEXT),
-        "join": Function(call=_join, takes=(TEXT, ("array[string]",))),
-        "pattern_match": extension(_pattern_match, TEXT, TEXT_OR_NUMBER),
-        "replace": extension(_replace, TEXT, TEXT, TEXT, NUMBER),
-        "replace_all": extension(_replace_all, TEXT, TEXT, TEXT),
-        "split": extension(_split, TEXT, TEXT),
-        "starts_with": Function(call=_starts_with, takes=(TEXT, TEXT)),
-        "to_boolean": extension(_to_boolean, TEXT),
-        "to_lower": extension(_to_lower, TEXT),
-        "to_upper": extension(_to_upper, TEXT),
-        "trim": extension(_trim, TEXT, TEXT),
-        "trim_prefix": extension(_trim_prefix, TEXT, TEXT),
-        "truncate": extension(_truncate, TEXT, NUMBER),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "compare": extension(_compare, TEXT, TEXT),
+    "ends_with": Function(call=_ends_with, takes=(TEXT, TEXT)),
+    "equal_fold": extension(_equal_fold, TEXT, TEXT),
+    "join": Function(call=_join, takes=(TEXT, ("array[string]",))),
+    "pattern_match": extension(_pattern_match, TEXT, TEXT_OR_NUMBER),
+    "replace": extension(_replace, TEXT, TEXT, TEXT, NUMBER),
+    "replace_all": extension(_replace_all, TEXT, TEXT, TEXT),
+    "split": extension(_split, TEXT, TEXT),
+    "starts_with": Function(call=_starts_with, takes=(TEXT, TEXT)),
+    "to_boolean": extension(_to_boolean, TEXT),
+    "to_lower": extension(_to_lower, TEXT),
+    "to_upper": extension(_to_upper, TEXT),
+    "trim": extension(_trim, TEXT, TEXT),
+    "trim_prefix": extension(_trim_prefix, TEXT, TEXT),
+    "truncate": extension(_truncate, TEXT, NUMBER),
+}

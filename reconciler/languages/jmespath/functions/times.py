@@ -1,12 +1,11 @@
 """Functions on times and durations, all as text."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from reconciler.engine.values.gotime.layout import RFC3339, parse_time
 from reconciler.engine.values.gotime.timestamp import Instant, from_datetime, from_epoch
 from reconciler.engine.values.scalars import format_duration, parse_duration, parse_int
-from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.limits import Run
 
 _LONGEST_DURATION = (1 << 63) - 1
@@ -16,103 +15,97 @@ _NOW = 384  # writing the current time takes as long as copying this many charac
 
 
 def _time_now(run: Run) -> str:
-    return _text(_now(run, "time_now"), "time_now")
+    return _text(_now(run))
 
 
 def _time_now_utc(run: Run) -> str:
-    now = _now(run, "time_now_utc")
-    return _text(Instant(nanoseconds=now.nanoseconds, offset=0), "time_now_utc")
+    now = _now(run)
+    return _text(Instant(nanoseconds=now.nanoseconds, offset=0))
 
 
 def _time_since(run: Run, layout: str, start: str, end: str) -> str:
-    name = "time_since"
-    first = _parse(run, layout or RFC3339, start, name=name, position=2)
-    last = _parse(run, layout or RFC3339, end, name=name, position=3) if end else _now(run, name)
+    first = _parse(run, layout or RFC3339, start, position=2)
+    last = _parse(run, layout or RFC3339, end, position=3) if end else _now(run)
     return _difference(first, last)
 
 
 def _time_add(run: Run, time: str, duration: str) -> str:
-    name = "time_add"
-    at, span = _time(run, time, name, 1), _duration(duration, name, 2)
-    return _text(Instant(nanoseconds=at.nanoseconds + span, offset=at.offset), name)
+    at, span = _time(run, time, 1), _duration(duration, 2)
+    return _text(Instant(nanoseconds=at.nanoseconds + span, offset=at.offset))
 
 
 def _time_parse(run: Run, layout: str, time: str) -> str:
-    name = "time_parse"
     if parse_int(layout) is None:
-        return _text(_parse(run, layout, time, name=name, position=2), name)
+        return _text(_parse(run, layout, time, position=2))
     seconds = parse_int(time)
     if seconds is None:
-        raise refusal(name, "argument #2 is not a number of seconds since 1970")
-    return _text(from_epoch(seconds), name)
+        raise Refused("argument #2 is not a number of seconds since 1970")
+    return _text(from_epoch(seconds))
 
 
 def _time_to_cron(run: Run, time: str) -> str:
-    at = _time(run, time, "time_to_cron", 1)
+    at = _time(run, time, 1)
     civil = at.civil()
     return f"{civil.minute} {civil.hour} {civil.day} {civil.month} {at.weekday()}"
 
 
 def _time_utc(run: Run, time: str) -> str:
-    at = _time(run, time, "time_utc", 1)
-    return _text(Instant(nanoseconds=at.nanoseconds, offset=0), "time_utc")
+    at = _time(run, time, 1)
+    return _text(Instant(nanoseconds=at.nanoseconds, offset=0))
 
 
 def _time_diff(run: Run, start: str, end: str) -> str:
-    return _difference(_time(run, start, "time_diff", 1), _time(run, end, "time_diff", 2))
+    return _difference(_time(run, start, 1), _time(run, end, 2))
 
 
 def _time_before(run: Run, time: str, other: str) -> bool:
-    name = "time_before"
-    return _time(run, time, name, 1).nanoseconds < _time(run, other, name, 2).nanoseconds
+    return _time(run, time, 1).nanoseconds < _time(run, other, 2).nanoseconds
 
 
 def _time_after(run: Run, time: str, other: str) -> bool:
-    name = "time_after"
-    return _time(run, time, name, 1).nanoseconds > _time(run, other, name, 2).nanoseconds
+    return _time(run, time, 1).nanoseconds > _time(run, other, 2).nanoseconds
 
 
 def _time_between(run: Run, time: str, start: str, end: str) -> bool:
     at, first, last = (
-        _time(run, text, "time_between", position).nanoseconds
+        _time(run, text, position).nanoseconds
         for position, text in enumerate((time, start, end), 1)
     )
     return first < at < last
 
 
 def _time_truncate(run: Run, time: str, duration: str) -> str:
-    name = "time_truncate"
-    at, span = _time(run, time, name, 1), _duration(duration, name, 2)
+    at, span = _time(run, time, 1), _duration(duration, 2)
     surplus = at.nanoseconds % span if span > 0 else 0
-    return _text(Instant(nanoseconds=at.nanoseconds - surplus, offset=at.offset), name)
+    return _text(Instant(nanoseconds=at.nanoseconds - surplus, offset=at.offset))
 
 
-def _now(run: Run, name: str) -> Instant:
+def _now(run: Run) -> Instant:
     run.read(_NOW)
     if run.environment.now is None:
-        raise refusal(name, "the current time is not available here; use a time from an object")
+        raise Refused("the current time is not available here; use a time from an object")
     return from_datetime(run.environment.now)
 
 
-def _time(run: Run, text: str, name: str, position: int) -> Instant:
-    return _parse(run, RFC3339, text, name=name, position=position)
+def _time(run: Run, text: str, position: int) -> Instant:
+    return _parse(run, RFC3339, text, position=position)
 
 
-def _parse(run: Run, layout: str, text: str, *, name: str, position: int) -> Instant:
+def _parse(run: Run, layout: str, text: str, *, position: int) -> Instant:
     if len(layout) > _LONGEST or len(text) > _LONGEST:
-        raise refusal(name, f"a time or layout is longer than {_LONGEST} characters")
+        raise Refused(f"a time or layout is longer than {_LONGEST} characters")
     run.read(len(layout) * _COMPILING)
     try:
         return parse_time(layout, text)
     except ValueError as error:
         reason = f"argument #{position} is not a time in the layout {layout}: {error}"
-        raise refusal(name, reason) from None
+        raise Refused(reason) from None
 
 
-def _duration(text: str, name: str, position: int) -> int:
+def _duration(text: str, position: int) -> int:
     span = parse_duration(text) if len(text) <= _LONGEST else None
     if span is None:
-        raise refusal(name, f"argument #{position} is not a duration, as 1h30m")
+        raise Refused(f"argument #{position} is not a duration, as 1h30m")
     return span
 
 
@@ -121,26 +114,24 @@ def _difference(start: Instant, end: Instant) -> str:
     return format_duration(max(-_LONGEST_DURATION - 1, min(_LONGEST_DURATION, span)))
 
 
-def _text(instant: Instant, name: str) -> str:
+def _text(instant: Instant) -> str:
     try:
         return instant.rfc3339()
     except ValueError as error:
-        raise refusal(name, f"the result cannot be written: {error}") from None
+        raise Refused(f"the result cannot be written: {error}") from None
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "time_add": extension(_time_add, TEXT, TEXT),
-        "time_after": extension(_time_after, TEXT, TEXT),
-        "time_before": extension(_time_before, TEXT, TEXT),
-        "time_between": extension(_time_between, TEXT, TEXT, TEXT),
-        "time_diff": extension(_time_diff, TEXT, TEXT),
-        "time_now": extension(_time_now, pure=False),
-        "time_now_utc": extension(_time_now_utc, pure=False),
-        "time_parse": extension(_time_parse, TEXT, TEXT),
-        "time_since": extension(_time_since, TEXT, TEXT, TEXT, pure=False),
-        "time_to_cron": extension(_time_to_cron, TEXT),
-        "time_truncate": extension(_time_truncate, TEXT, TEXT),
-        "time_utc": extension(_time_utc, TEXT),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "time_add": extension(_time_add, TEXT, TEXT),
+    "time_after": extension(_time_after, TEXT, TEXT),
+    "time_before": extension(_time_before, TEXT, TEXT),
+    "time_between": extension(_time_between, TEXT, TEXT, TEXT),
+    "time_diff": extension(_time_diff, TEXT, TEXT),
+    "time_now": extension(_time_now, pure=False),
+    "time_now_utc": extension(_time_now_utc, pure=False),
+    "time_parse": extension(_time_parse, TEXT, TEXT),
+    "time_since": extension(_time_since, TEXT, TEXT, TEXT, pure=False),
+    "time_to_cron": extension(_time_to_cron, TEXT),
+    "time_truncate": extension(_time_truncate, TEXT, TEXT),
+    "time_utc": extension(_time_utc, TEXT),
+}

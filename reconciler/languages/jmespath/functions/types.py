@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-from reconciler.languages.jmespath.functions.signature import Function
+from reconciler.languages.jmespath.functions.signature import ANY, Function
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text, bounded, is_number, kind_of
 
@@ -40,14 +39,10 @@ def _type(_run: Run, value: Any) -> str:
     return kind_of(value)
 
 
-_ANY = ("any",)
-
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {
-        "not_null": Function(call=_not_null, takes=(_ANY,), variadic=True),
-        "to_array": Function(call=_to_array, takes=(_ANY,)),
-        "to_number": Function(call=_to_number, takes=(_ANY,)),
-        "to_string": Function(call=_to_string, takes=(_ANY,)),
-        "type": Function(call=_type, takes=(_ANY,)),
-    }
-)
+FUNCTIONS: Mapping[str, Function] = {
+    "not_null": Function(call=_not_null, takes=(ANY,), variadic=True),
+    "to_array": Function(call=_to_array, takes=(ANY,)),
+    "to_number": Function(call=_to_number, takes=(ANY,)),
+    "to_string": Function(call=_to_string, takes=(ANY,)),
+    "type": Function(call=_type, takes=(ANY,)),
+}

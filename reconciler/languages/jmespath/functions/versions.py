@@ -6,10 +6,9 @@ and of alternatives separated by ``||``. An ``x`` is any number: ``1.x``, ``1.2.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 
 from reconciler.engine.values.scalars import SemverKey, parse_semver
-from reconciler.languages.jmespath.functions.signature import TEXT, Function, extension, refusal
+from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.limits import Run
 
 _ALTERNATIVES = re.compile(r"\s*\|\|\s*")
@@ -25,7 +24,7 @@ _Holds = Callable[[SemverKey], bool]
 
 def _semver_compare(run: Run, version: str, wanted: str) -> bool:
     if max(len(version), len(wanted)) > _LONGEST:
-        raise refusal("semver_compare", f"an argument is longer than {_LONGEST} characters")
+        raise Refused(f"an argument is longer than {_LONGEST} characters")
     run.read(len(wanted) * _PACE)
     # A text that is not a version counts as the smallest one, as in the reference.
     found = parse_semver(version) or _NONE
@@ -39,7 +38,7 @@ def _comparisons(text: str) -> Iterator[_Holds]:
         found = _COMPARISON.match(text, position)
         if found is None:
             reason = "argument #2 is not a range of versions, as >=1.2.0 <2.0.0 || 3.x"
-            raise refusal("semver_compare", reason)
+            raise Refused(reason)
         operator, version = found.groups()
         yield _comparison(operator, *_bounds(version))
         position = found.end()
@@ -56,7 +55,7 @@ def _bounds(version: str) -> tuple[SemverKey, SemverKey | None]:
             return (major, int(minor), 0, 1, ()), (major, int(minor) + 1, 0, 1, ())
     exact = parse_semver(version)
     if exact is None:
-        raise refusal("semver_compare", "argument #2 holds something that is not a version")
+        raise Refused("argument #2 holds something that is not a version")
     return exact, None
 
 
@@ -76,6 +75,4 @@ def _comparison(operator: str, first: SemverKey, beyond: SemverKey | None) -> _H
             return lambda v: v <= first if beyond is None else v < beyond
 
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
-    {"semver_compare": extension(_semver_compare, TEXT, TEXT)}
-)
+FUNCTIONS: Mapping[str, Function] = {"semver_compare": extension(_semver_compare, TEXT, TEXT)}
