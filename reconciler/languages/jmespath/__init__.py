@@ -1,6 +1,5 @@
 """JMESPath as policies use it: compiled once, and run with the project's own null rules."""
 
-from reconciler.engine.environment import environment_entry
 from reconciler.languages.jmespath.expression import Expression, compile_expression
 from reconciler.languages.jmespath.faults import MissingKey
 from reconciler.languages.jmespath.functions.registry import IMPURE
@@ -13,5 +12,4 @@ __all__ = [
     "Limits",
     "MissingKey",
     "compile_expression",
-    "environment_entry",
 ]

@@ -24,7 +24,7 @@ class Expression:
 
     Attributes:
         source: Its text.
-        roots: The fields of the root that it can read; "@" where it uses the root as a whole.
+        roots: The fields of the root that it can read; `EVERYTHING` where it uses all of it.
         reads: Field paths from the root, each as far as known at compile time; a path ends where
             the whole value there is used. The empty path is the root itself.
         functions: The functions that it calls.
@@ -116,13 +116,14 @@ def from_tree(
     def known(name: Any) -> bool:
         return texts(name) is None and not (unknown and unknown(name))
 
-    reads = find_reads(tree, known=known)
+    reads, functions = find_reads(tree, known=known)
+    roots = frozenset(path[0] if path else EVERYTHING for path in reads)
     return Expression(
         source=source.shown,
-        roots=reads.roots,
-        reads=reads.paths,
-        functions=reads.functions,
-        dynamic=EVERYTHING in reads.roots and texts is not _no_text,
+        roots=roots,
+        reads=reads,
+        functions=functions,
+        dynamic=EVERYTHING in roots and texts is not _no_text,
         faults=tuple(faults),
         limits=limits,
         node=node,

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.engine.context import EVERYTHING
 from reconciler.languages.jmespath.syntax import Tree
 from reconciler.languages.jmespath.values import plain
 
@@ -15,29 +14,15 @@ Paths = frozenset[Path]
 NOWHERE: Paths = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
-    """What an expression reads.
+def find_reads(tree: Tree, *, known: Callable[[Any], bool]) -> tuple[Paths, frozenset[str]]:
+    """Return the field paths that a tree reads from the root, and the functions that it calls.
 
-    Attributes:
-        paths: Field paths from the root; a path ends where the whole value there is used.
-        functions: The functions that it calls.
+    A path ends where the whole value there is used; `known` returns whether a field's name is
+    literal.
     """
-
-    paths: Paths
-    functions: frozenset[str]
-
-    @property
-    def roots(self) -> frozenset[str]:
-        """The first field of each path; `EVERYTHING` where the root itself is used."""
-        return frozenset(path[0] if path else EVERYTHING for path in self.paths)
-
-
-def find_reads(tree: Tree, *, known: Callable[[Any], bool]) -> Reads:
-    """Return the reads of a tree; `known` returns whether a field's name is literal."""
     walk = _Walk(known=known)
     walk.use(tree, frozenset({()}))
-    return Reads(paths=frozenset(walk.paths), functions=frozenset(walk.functions))
+    return frozenset(walk.paths), frozenset(walk.functions)
 
 
 @dataclass(slots=True, kw_only=True)

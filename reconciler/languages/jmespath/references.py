@@ -12,7 +12,7 @@ from reconciler.errors import InvalidPolicy
 
 _REFERENCE = re.compile(r"(?<!\\)\$\(((?:\([^()\s]*\)|[^()\s])+)\)")
 _ESCAPED = re.compile(r"\\(\$\([^\s)]+\))")
-_OPERATOR = re.compile(r"(>=|<=|!|>|<)?(.*)", re.DOTALL)
+_OPERATORS = (">=", "<=", "!", ">", "<")
 _ANCHORED = re.compile(r"[+<=X^]?\((.*)\)", re.DOTALL)
 
 
@@ -61,7 +61,8 @@ def is_anchored(key: str) -> bool:
 
 def _replacement(document: Any, at: str, location: str) -> Callable[[re.Match[str]], str]:
     def replace(match: re.Match[str]) -> str:
-        operator, path = _split(match[1])
+        operator = next((sign for sign in _OPERATORS if match[1].startswith(sign)), "")
+        path = match[1].removeprefix(operator)
         value = _look_up(document, absolute_path(path, at))
         if isinstance(value, str):
             return operator + value
@@ -75,11 +76,6 @@ def _replacement(document: Any, at: str, location: str) -> Callable[[re.Match[st
         )
 
     return replace
-
-
-def _split(inside: str) -> tuple[str, str]:
-    match = _OPERATOR.fullmatch(inside)
-    return (match[1] or "", match[2]) if match else ("", inside)
 
 
 def _look_up(document: Any, path: str) -> Any:

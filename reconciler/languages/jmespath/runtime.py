@@ -357,17 +357,20 @@ def _build_function(tree: Tree, to: Build) -> Node:
         for position, child in enumerate(children)
     ]
     call = function.call
-    only = arguments[0] if len(arguments) == 1 else None
+
+    def run_with_one(value: Any, run: Run) -> Any:
+        try:
+            return call(run.called(), arguments[0](value, run))
+        except Refused as refused:
+            raise refusal(name, str(refused)) from None
 
     def run_call(value: Any, run: Run) -> Any:
         try:
-            if only is not None:
-                return call(run.called(), only(value, run))
             return call(run.called(), *[argument(value, run) for argument in arguments])
         except Refused as refused:
             raise refusal(name, str(refused)) from None
 
-    return run_call
+    return run_with_one if len(arguments) == 1 else run_call
 
 
 def _build_argument(

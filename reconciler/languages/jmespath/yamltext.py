@@ -80,7 +80,9 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
         ValueError: It cannot be decoded or is nested deeper than `depth`; the message says where.
     """
     with _readable():
-        return _build(yaml.parse(text, Loader=_Parser), depth, values).value
+        document = _Document(depth=depth, values=values, words=True)
+        _fill(document, yaml.parse(text, Loader=_Parser))
+        return document.value
 
 
 def decode_documents(
@@ -219,12 +221,6 @@ class _Document:
         if frame.anchor:
             count = self.count - frame.before
             self.anchors[frame.anchor] = _Node(frame.value, count, frame.height)
-
-
-def _build(events: Iterable[Event], depth: int, values: int) -> _Document:
-    document = _Document(depth=depth, values=values, words=True)
-    _fill(document, events)
-    return document
 
 
 def _fill(document: _Document, events: Iterable[Event]) -> None:
