@@ -194,7 +194,7 @@ def _text(run: Run, values: tuple[Any, ...]) -> str:
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     shown = [deref(value) for value in values]
-    return sprint(run, ["<no value>" if value is None else value for value in shown])
+    return sprint(run, *("<no value>" if value is None else value for value in shown))
 
 
 def _escaping(escape: Callable[[str], str]) -> Function:
@@ -227,18 +227,6 @@ def _urlquery(text: str) -> str:
     return percent_encoded(encode(text), safe="~").replace("%20", "+")
 
 
-def _print(run: Run, *values: Any) -> str:
-    return sprint(run, values)
-
-
-def _println(run: Run, *values: Any) -> str:
-    return sprintln(run, values)
-
-
-def _printf(run: Run, form: str, *values: Any) -> str:
-    return sprintf(run, form, values)
-
-
 FUNCTIONS: Family = family(
     {
         "and": Function(call=_call, parameters=(VALUE,), rest=VALUE, decides=False),
@@ -257,8 +245,8 @@ FUNCTIONS: Family = family(
         "html": _escaping(_html),
         "js": _escaping(_js),
         "urlquery": _escaping(_urlquery),
-        "print": function(_print, rest=ANY),
-        "println": function(_println, rest=ANY),
-        "printf": function(_printf, STRING, rest=ANY),
+        "print": function(sprint, rest=ANY),
+        "println": function(sprintln, rest=ANY),
+        "printf": function(sprintf, STRING, rest=ANY),
     }
 )

@@ -1,6 +1,6 @@
 """The evaluator of parsed templates, with the semantics of text/template of Go 1.19."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -50,11 +50,10 @@ _INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
 )
 
 
-class _Absent:
-    """The type of `_ABSENT`, which stands for a missing receiver or pipeline value."""
-
-
-_ABSENT: Final = _Absent()
+_ABSENT: Final = object()
+"""Stands for a missing receiver or pipeline value."""
+_NAMED: Final = (Identifier, Field, Chain)
+"""What may take arguments, as a variable with fields may."""
 
 
 @dataclass(slots=True)
@@ -129,7 +128,7 @@ class Rendering:
             self._write("<no value>")
             return
         try:
-            self._write(sprint(self.run, (value,)))
+            self._write(sprint(self.run, value))
         except Failure as failure:
             raise self._fault(position, str(failure)) from failure
 
@@ -229,18 +228,8 @@ class Rendering:
     def _command(self, command: Command, dot: Any, final: Any) -> Any:
         self.run.spend(STEPS_OF_ELEMENT * len(command.operands))
         first, *arguments = command.operands
-        match first:
-            case Field():
-                return self._fields(dot, first, first.names, arguments, dot=dot, final=final)
-            case Chain():
-                value = self._operand(first.operand, dot)
-                return self._fields(value, first, first.names, arguments, dot=dot, final=final)
-            case Identifier():
-                function = self.functions[first.name]
-                return self._apply(first, first.name, function, arguments, dot=dot, final=final)
-            case Variable() if first.names:
-                value = self._variable(first)
-                return self._fields(value, first, first.names, arguments, dot=dot, final=final)
+        if isinstance(first, _NAMED) or (isinstance(first, Variable) and first.names):
+            return self._operand(first, dot, arguments, final)
         if arguments or final is not _ABSENT:
             raise self._fault(first.position, "something that is not a function has an argument")
         if isinstance(first, Nil):
@@ -253,28 +242,30 @@ class Rendering:
         self._depth -= 1
         return value
 
-    def _operand(self, operand: Operand, dot: Any) -> Any:
-        """Evaluate an operand without arguments; nil is a nil interface."""
+    def _operand(
+        self, operand: Operand, dot: Any, arguments: Sequence[Operand] = (), final: Any = _ABSENT
+    ) -> Any:
+        """Evaluate an operand; nil is a nil interface."""
         match operand:
             case Field():
-                return self._fields(dot, operand, operand.names, (), dot=dot, final=_ABSENT)
+                return self._fields(dot, operand, arguments, dot=dot, final=final)
+            case Identifier(name=name):
+                function = self.functions[name]
+                return self._apply(operand, name, function, arguments, dot=dot, final=final)
             case Constant():
                 if operand.value is None:
                     raise self._fault(operand.position, "the number does not fit into an int")
                 return operand.value
             case Variable():
                 value = self._variable(operand)
-                return self._fields(value, operand, operand.names, (), dot=dot, final=_ABSENT)
+                return self._fields(value, operand, arguments, dot=dot, final=final)
             case Pipe():
                 return self._parenthesized(operand, dot)
             case Dot():
                 return dot
-            case Identifier():
-                function = self.functions[operand.name]
-                return self._apply(operand, operand.name, function, (), dot=dot, final=_ABSENT)
             case Chain():
                 value = self._operand(operand.operand, dot)
-                return self._fields(value, operand, operand.names, (), dot=dot, final=_ABSENT)
+                return self._fields(value, operand, arguments, dot=dot, final=final)
             case Nil():
                 return None
 
@@ -288,14 +279,14 @@ class Rendering:
     def _fields(
         self,
         value: Any,
-        node: Operand,
-        names: tuple[str, ...],
-        arguments: "list[Operand] | tuple[()]",
+        node: Field | Chain | Variable,
+        arguments: Sequence[Operand],
         *,
         dot: Any,
         final: Any,
     ) -> Any:
         """Return the value at a path of fields; the last may be a method and get the arguments."""
+        names = node.names
         self.run.spend(len(names))
         last = len(names) - 1
         for index, name in enumerate(names):
@@ -314,7 +305,7 @@ class Rendering:
         receiver: Any,
         node: Operand,
         name: str,
-        arguments: "list[Operand] | tuple[()]",
+        arguments: Sequence[Operand],
         *,
         dot: Any,
         final: Any,
@@ -347,7 +338,7 @@ class Rendering:
         node: Operand,
         name: str,
         function: Function,
-        arguments: "list[Operand] | tuple[()]",
+        arguments: Sequence[Operand],
         *,
         dot: Any,
         final: Any,
@@ -377,7 +368,7 @@ class Rendering:
     def _decide(
         self,
         until: bool,  # noqa: FBT001
-        arguments: "list[Operand] | tuple[()]",
+        arguments: Sequence[Operand],
         dot: Any,
         final: Any,
     ) -> Any:
@@ -390,18 +381,15 @@ class Rendering:
         return value if final is _ABSENT else final
 
     def _argument(self, node: Operand, wanted: str, dot: Any) -> Any:
-        match node:
-            case Constant():
-                return self._constant(node, wanted)
-            case Nil():
-                if wanted in {signature.ANY, signature.VALUE}:
-                    return None
-                if wanted == signature.MAP:
-                    return Map(nil=True)
-                raise self._fault(node.position, f"nil cannot be used as {wanted}")
-            case _:
-                pass
-        return self._typed(self._operand(node, dot), wanted, node.position)
+        if isinstance(node, Constant):
+            return self._constant(node, wanted)
+        if not isinstance(node, Nil):
+            return self._typed(self._operand(node, dot), wanted, node.position)
+        if wanted in {signature.ANY, signature.VALUE}:
+            return None
+        if wanted == signature.MAP:
+            return Map(nil=True)
+        raise self._fault(node.position, f"nil cannot be used as {wanted}")
 
     def _constant(self, node: Constant, wanted: str) -> Any:
         """Return a constant with the wanted type; a number literal is untyped."""

@@ -1,6 +1,5 @@
 """Limits on the cost of compiling and rendering templates, whose authors are not trusted."""
 
-from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +35,7 @@ RENDERING: Final = 160
 """The steps that a rendering costs beside those for its nodes and data."""
 _CALL: Final = 160
 """The steps that a call costs beside those for its arguments and result."""
+_SIZED: Final = (str, list, dict)
 
 
 class Run:
@@ -88,7 +88,7 @@ class Run:
 
     def call(self, arguments: list[Any]) -> None:
         """Count a call and its arguments."""
-        self.spend(_CALL + sum(len(each) for each in arguments if isinstance(each, Sized)))
+        self.spend(_CALL + sum(len(each) for each in arguments if isinstance(each, _SIZED)))
 
     def write(self, length: int) -> None:
         """Count a text before it is built, and refuse one that would be too long."""

@@ -101,7 +101,6 @@ Operand = Dot | Nil | Constant | Field | Variable | Identifier | Chain | Pipe
 class Text:
     """Text between actions."""
 
-    position: int
     text: str
 
 
@@ -117,14 +116,10 @@ class Action:
 class Break:
     """The end of a range: ``{{break}}``."""
 
-    position: int
-
 
 @dataclass(frozen=True, slots=True)
 class Continue:
     """The next element of a range: ``{{continue}}``."""
-
-    position: int
 
 
 @dataclass(frozen=True, slots=True)

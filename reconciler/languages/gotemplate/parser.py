@@ -198,7 +198,7 @@ class _Parser:
                 raise self._wrong("the text ends before an {{end}}")
             if token.kind is Kind.TEXT:
                 self._next()
-                body.append(Text(token.position, token.text))
+                body.append(Text(token.text))
                 continue
             if until_define and self._at_keyword("define"):
                 return tuple(body), None
@@ -240,7 +240,7 @@ class _Parser:
         self._expect(Kind.RIGHT, token.text)
         if not self.scope.ranges:
             raise self._wrong(f"{{{{{token.text}}}}} outside {{{{range}}}}")
-        return Break(token.position) if token.text == "break" else Continue(token.position)
+        return Break() if token.text == "break" else Continue()
 
     def _call(self, token: Token) -> Node:
         name = self._name("template")
@@ -303,25 +303,20 @@ class _Parser:
             start = self.index
             variable = self._next()
             following = self._skip_space()
-            if following.kind in {Kind.ASSIGN, Kind.DECLARE}:
-                self._next()
-                self._skip_space()
-                declared.append(variable.text)
-                self.scope.variables.append(variable.text)
-                return tuple(declared), following.kind is Kind.ASSIGN
-            if (following.kind, following.text) != (Kind.SIGN, ","):
+            declares = following.kind in {Kind.ASSIGN, Kind.DECLARE}
+            if not declares and (following.kind, following.text) != (Kind.SIGN, ","):
                 self.index = start
                 break
             self._next()
             declared.append(variable.text)
             self.scope.variables.append(variable.text)
             follows = self._skip_space().kind
+            if declares:
+                return tuple(declared), following.kind is Kind.ASSIGN
             if what != "range" or len(declared) > 1 or follows is not Kind.VARIABLE:
                 raise self._wrong(f"too many declarations in {what}")
-        if declared:
-            # {{range $i, $v}} without := declares the first and takes the second as its value.
-            return tuple(declared), False
-        return (), False
+        # {{range $i, $v}} without := declares the first and takes the second as its value.
+        return tuple(declared), False
 
     def _command(self) -> Command:
         position = self._skip_space().position

@@ -24,7 +24,7 @@ _LARGEST: Final = 1_000_000
 _NUMBER: Final = re.compile(r"[0-9]+")
 
 
-def sprint(run: Run, values: Sequence[Any]) -> str:
+def sprint(run: Run, *values: Any) -> str:
     """Print values, with a space between two that are no strings."""
     pieces: list[str] = []
     previous = True
@@ -37,7 +37,7 @@ def sprint(run: Run, values: Sequence[Any]) -> str:
     return "".join(pieces)
 
 
-def sprintln(run: Run, values: Sequence[Any]) -> str:
+def sprintln(run: Run, *values: Any) -> str:
     """Print values with spaces between them and a line break at the end."""
     return " ".join(text_of(run, value) for value in values) + "\n"
 
@@ -116,7 +116,7 @@ class _Printer:
             return self.spec.complex_number(value, verb)
         if isinstance(value, float | int):
             return self.spec.real(float(value), verb)
-        return f"{'interface {}(nil)' if self.spec.sharp_v else _NIL}"
+        return "interface {}(nil)" if self.spec.sharp_v else _NIL
 
     def _bad(self, value: Any, verb: str) -> str:
         # An integer with a String method is shown as a number.
@@ -154,7 +154,7 @@ class _Printer:
         return f"{{{' '.join(fields)}}}"
 
 
-def sprintf(run: Run, form: str, values: Sequence[Any]) -> str:
+def sprintf(run: Run, form: str, *values: Any) -> str:
     """Print values in a format."""
     return _Form(run, form, values).written()
 
