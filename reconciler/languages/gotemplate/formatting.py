@@ -1,7 +1,7 @@
 """Formatting of numbers and texts by the width, precision and flags of a verb of Go's fmt."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.engine.values.gonumbers import UINT64_MAX, format_float
@@ -68,7 +68,7 @@ class Spec:
     def quoted(self, text: str) -> str:
         """Return the formatted text in quotes."""
         text = self.truncated(text)
-        if (self.sharp or self.sharp_v) and not self.sharp_v and can_backquote(text):
+        if self.sharp and not self.sharp_v and can_backquote(text):
             return self.pad(f"`{text}`")
         return self.pad(quote(text, ascii_only=self.plus))
 
@@ -91,13 +91,9 @@ class Spec:
 
     def integer(self, value: int, verb: str) -> str | None:
         """Return the formatted integer, or None if the verb does not apply to integers."""
-        unsigned = isinstance(value, Uint)
         match verb:
-            case "v" if self.sharp_v and unsigned:
-                kept, self.sharp = self.sharp, True
-                text = self._digits(value, 16, "x")
-                self.sharp = kept
-                return text
+            case "v" if self.sharp_v and isinstance(value, Uint):
+                return replace(self, sharp=True).integer(value, "x")
             case "v" | "d":
                 return self._digits(value, 10, "")
             case "b" | "o" | "O" | "x" | "X":
@@ -165,11 +161,8 @@ class Spec:
 
     def complex_number(self, value: complex, verb: str) -> str | None:
         """Return the formatted complex number, or None if the verb does not apply to it."""
-        plus = self.plus
         first = self.real(value.real, verb)
-        self.plus = True
-        second = self.real(value.imag, verb)
-        self.plus = plus
+        second = replace(self, plus=True).real(value.imag, verb)
         return None if first is None or second is None else f"({first}{second}i)"
 
 

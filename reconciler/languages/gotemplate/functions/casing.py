@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from typing import Final
+from unicodedata import category
 
 from reconciler.languages.gotemplate.functions.runes import (
-    category,
     is_space,
     lower,
     runes,
@@ -127,10 +127,10 @@ def _words(text: str) -> list[tuple[str, str]]:
 
 
 def _word_end(text: str, start: int, kind: str) -> int:
+    if kind == "punctuation":
+        return _while(text, start + 1, lambda each: category(each).startswith("P"))
     if kind != "upper":
-        if kind == "alphabet":
-            return _while(text, start + 1, _continues_word)
-        return _while(text, start + 1, lambda each: _continues(each, kind))
+        return _while(text, start + 1, lambda each: _kind(each) == kind)
     following = text[start + 1 : start + 2]
     if not following:
         return start + 1
@@ -138,21 +138,7 @@ def _word_end(text: str, start: int, kind: str) -> int:
         end = _while(text, start + 1, lambda each: category(each) == "Lu")
         # The last capital begins the next word if lower-case letters follow it.
         return end - 1 if end < len(text) and _is_alphabet(text[end]) else end
-    return _while(text, start + 1, _continues_word)
-
-
-def _continues(character: str, kind: str) -> bool:
-    if kind == "number":
-        return category(character).startswith("N")
-    if kind == "punctuation":
-        return category(character).startswith("P")
-    if kind == "connector":
-        return _is_connector(character)
-    return _kind(character) == "other"
-
-
-def _continues_word(character: str) -> bool:
-    return _is_alphabet(character) and category(character) != "Lu"
+    return _while(text, start + 1, lambda each: _kind(each) == "alphabet")
 
 
 def _while(text: str, position: int, holds: Callable[[str], bool]) -> int:

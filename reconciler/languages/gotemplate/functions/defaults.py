@@ -16,7 +16,7 @@ from reconciler.languages.gotemplate.values import truth
 
 def is_empty(value: Any) -> bool:
     """Return whether a value is the zero value of its type; a struct or a time never is."""
-    return not truth(value) if value is not None else True
+    return not truth(value)
 
 
 def _default(instead: Any, *given: Any) -> Any:

@@ -1,11 +1,13 @@
 """Maps."""
 
 import copy
+from functools import partial
 from typing import Any
 
 from reconciler.languages.gotemplate.functions.defaults import is_empty
-from reconciler.languages.gotemplate.functions.strings import strings, strval
+from reconciler.languages.gotemplate.functions.strings import strings
 from reconciler.languages.gotemplate.limits import Run
+from reconciler.languages.gotemplate.printing import text_of
 from reconciler.languages.gotemplate.signature import (
     ANY,
     MAP,
@@ -24,7 +26,7 @@ _LEAST = 3
 
 def _dict(run: Run, *entries: Any) -> _Values:
     run.grow(len(entries))
-    keys = [strval(run, key) for key in entries[::2]]
+    keys = [text_of(run, key) for key in entries[::2]]
     values = [*entries[1::2], ""]
     return dict(zip(keys, values, strict=False))
 
@@ -88,15 +90,7 @@ def _dig(*path: Any) -> Any:
     return entries
 
 
-def _merge(run: Run, into: _Values, *others: _Values) -> _Values:
-    return _merged(run, into, others, overwrite=False)
-
-
-def _merge_overwrite(run: Run, into: _Values, *others: _Values) -> _Values:
-    return _merged(run, into, others, overwrite=True)
-
-
-def _merged(run: Run, into: _Values, others: tuple[_Values, ...], *, overwrite: bool) -> _Values:
+def _merge(run: Run, into: _Values, *others: _Values, overwrite: bool = False) -> _Values:
     for other in others:
         if is_nil(into) and not is_nil(other):
             into = {}
@@ -158,7 +152,7 @@ FUNCTIONS: Family = family(
         "omit": function(_omit, MAP, rest=STRING),
         "dig": plain(_dig, rest=ANY),
         "merge": function(_merge, MAP, rest=MAP),
-        "mergeOverwrite": function(_merge_overwrite, MAP, rest=MAP),
+        "mergeOverwrite": function(partial(_merge, overwrite=True), MAP, rest=MAP),
         "deepCopy": function(_deep_copy, ANY),
     },
     mustMerge="merge",

@@ -14,6 +14,7 @@ from reconciler.languages.gotemplate.signature import (
     STRING,
     Failure,
     Family,
+    Function,
     family,
     function,
 )
@@ -33,7 +34,7 @@ class _Writer:
         indent: The indentation of one level; empty to write a single line.
     """
 
-    def __init__(self, run: Run, *, indent: str = "", html: bool = True) -> None:
+    def __init__(self, run: Run, *, indent: str, html: bool) -> None:
         self.indent = indent
         self._run = run
         self._escaped = _HTML if html else _ESCAPED
@@ -104,31 +105,16 @@ def _number(value: float) -> str:
     return gojson.write_float(value)
 
 
-def _to_json(run: Run, value: Any) -> str:
-    return _or_nothing(_Writer(run), value)
+def _writing(*, must: bool, indent: str = "", html: bool = True) -> Function:
+    def written(run: Run, value: Any) -> str:
+        try:
+            return _Writer(run, indent=indent, html=html).text(value)
+        except Failure:
+            if must:
+                raise
+            return ""  # as in the original; only the must variant fails
 
-
-def _to_pretty_json(run: Run, value: Any) -> str:
-    return _or_nothing(_Writer(run, indent="  "), value)
-
-
-def _or_nothing(writer: _Writer, value: Any) -> str:
-    try:
-        return writer.text(value)
-    except Failure:
-        return ""  # as in the original; only the must variant fails
-
-
-def _must_to_json(run: Run, value: Any) -> str:
-    return _Writer(run).text(value)
-
-
-def _must_to_pretty_json(run: Run, value: Any) -> str:
-    return _Writer(run, indent="  ").text(value)
-
-
-def _to_raw_json(run: Run, value: Any) -> str:
-    return _Writer(run, html=False).text(value)
+    return function(written, ANY)
 
 
 def _must_from_json(run: Run, text: str) -> Any:
@@ -184,12 +170,12 @@ def _real_or_none(text: str) -> float | None:
 
 FUNCTIONS: Family = family(
     {
-        "toJson": function(_to_json, ANY),
-        "toPrettyJson": function(_to_pretty_json, ANY),
-        "toRawJson": function(_to_raw_json, ANY),
+        "toJson": _writing(must=False),
+        "toPrettyJson": _writing(must=False, indent="  "),
+        "toRawJson": _writing(must=True, html=False),
         "fromJson": function(_from_json, STRING),
-        "mustToJson": function(_must_to_json, ANY),
-        "mustToPrettyJson": function(_must_to_pretty_json, ANY),
+        "mustToJson": _writing(must=True),
+        "mustToPrettyJson": _writing(must=True, indent="  "),
         "mustFromJson": function(_must_from_json, STRING),
     },
     mustToRawJson="toRawJson",

@@ -1,6 +1,5 @@
 """Lists."""
 
-from collections.abc import Callable
 from typing import Any
 
 from reconciler.languages.gotemplate.functions.defaults import is_empty
@@ -26,17 +25,9 @@ def _items(run: Run, value: Any) -> list[Any]:
     return [loaded(item) for item in value]
 
 
-def _nothing() -> Slice:
-    return Slice(nil=True)
-
-
-def _list(*values: Any) -> list[Any]:
-    return list(values)
-
-
-def _made(run: Run, *values: Any) -> list[Any]:
+def _list(run: Run, *values: Any) -> list[Any]:
     run.grow(len(values))
-    return _list(*values) if values else Slice()
+    return list(values) if values else Slice()
 
 
 def _push(run: Run, value: Any, item: Any) -> list[Any]:
@@ -59,12 +50,12 @@ def _last(run: Run, value: Any) -> Any:
 
 def _rest(run: Run, value: Any) -> list[Any]:
     items = _items(run, value)
-    return items[1:] if items else _nothing()
+    return items[1:] if items else Slice(nil=True)
 
 
 def _initial(run: Run, value: Any) -> list[Any]:
     items = _items(run, value)
-    return items[:-1] if items else _nothing()
+    return items[:-1] if items else Slice(nil=True)
 
 
 def _reverse(run: Run, value: Any) -> list[Any]:
@@ -110,7 +101,7 @@ def _slice(run: Run, value: Any, *bounds: Any) -> Any:
 def _concat(run: Run, *values: Any) -> list[Any]:
     found = [item for value in values for item in _items(run, value)]
     run.grow(len(found))
-    return found or _nothing()
+    return found or Slice(nil=True)
 
 
 def _chunk(run: Run, size: int, value: Any) -> Slice:
@@ -133,27 +124,23 @@ def _twice(name: str, described: Function) -> dict[str, Function]:
     return {name: described, f"must{name[0].upper()}{name[1:]}": described}
 
 
-def _taking(call: Callable[..., Any], *parameters: str, rest: str | None = None) -> Function:
-    return function(call, *parameters, rest=rest)
-
-
 FUNCTIONS: Family = family(
     {
-        "list": _taking(_made, rest=ANY),
-        **_twice("push", _taking(_push, ANY, ANY)),
-        **_twice("prepend", _taking(_prepend, ANY, ANY)),
-        **_twice("first", _taking(_first, ANY)),
-        **_twice("last", _taking(_last, ANY)),
-        **_twice("rest", _taking(_rest, ANY)),
-        **_twice("initial", _taking(_initial, ANY)),
-        **_twice("reverse", _taking(_reverse, ANY)),
-        **_twice("compact", _taking(_compact, ANY)),
-        **_twice("uniq", _taking(_uniq, ANY)),
-        **_twice("without", _taking(_without, ANY, rest=ANY)),
-        **_twice("has", _taking(_has, ANY, ANY)),
-        **_twice("slice", _taking(_slice, ANY, rest=ANY)),
-        **_twice("chunk", _taking(_chunk, INT, ANY)),
-        "concat": _taking(_concat, rest=ANY),
+        "list": function(_list, rest=ANY),
+        **_twice("push", function(_push, ANY, ANY)),
+        **_twice("prepend", function(_prepend, ANY, ANY)),
+        **_twice("first", function(_first, ANY)),
+        **_twice("last", function(_last, ANY)),
+        **_twice("rest", function(_rest, ANY)),
+        **_twice("initial", function(_initial, ANY)),
+        **_twice("reverse", function(_reverse, ANY)),
+        **_twice("compact", function(_compact, ANY)),
+        **_twice("uniq", function(_uniq, ANY)),
+        **_twice("without", function(_without, ANY, rest=ANY)),
+        **_twice("has", function(_has, ANY, ANY)),
+        **_twice("slice", function(_slice, ANY, rest=ANY)),
+        **_twice("chunk", function(_chunk, INT, ANY)),
+        "concat": function(_concat, rest=ANY),
     },
     tuple="list",
     append="push",

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from functools import partial
 from typing import Any, Final
 
 from reconciler.engine.values.gonumbers import (
@@ -33,7 +34,6 @@ _QUOTIENT: Final = Decimal("1e-16")
 _HUGE: Final = 10**400
 _OPERAND: Final = 2_000
 """The steps that an operation on decimal numbers costs."""
-_ONE, _TWO, _THREE = 1, 2, 3
 
 
 def to_int64(value: Any) -> int:
@@ -41,7 +41,7 @@ def to_int64(value: Any) -> int:
     value = deref(value)
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, float | int) and type(value) is not Int and not isinstance(value, Int):
+    if isinstance(value, float | int) and not isinstance(value, Int):
         return _cut(float(value))
     if isinstance(value, Int):
         return wrapped(int(value)) if not hasattr(value, "text") else 0
@@ -124,35 +124,26 @@ def _most(choose: Callable[..., int]) -> Callable[..., Int64]:
     )
 
 
-def _most_float(one: Any, *others: Any) -> float:
-    return _extreme(max, one, others)
+def _most_float(choose: Callable[..., float]) -> Callable[..., float]:
+    def chosen(*values: Any) -> float:
+        numbers = list(map(to_float, values))
+        if choose(-math.inf, math.inf) in numbers:
+            return choose(-math.inf, math.inf)  # before NaN
+        if any(map(math.isnan, numbers)):
+            return math.nan
+        return choose(numbers, key=lambda number: (number, math.copysign(1, number)))
 
-
-def _least_float(one: Any, *others: Any) -> float:
-    return _extreme(min, one, others)
-
-
-def _extreme(choose: Callable[..., float], one: Any, others: tuple[Any, ...]) -> float:
-    numbers = [to_float(value) for value in (one, *others)]
-    if choose(-math.inf, math.inf) in numbers:
-        return choose(-math.inf, math.inf)  # before NaN
-    if any(map(math.isnan, numbers)):
-        return math.nan
-    return choose(numbers, key=lambda number: (number, math.copysign(1, number)))
-
-
-def _floor(value: Any) -> float:
-    return _whole(math.floor, value)
-
-
-def _ceil(value: Any) -> float:
-    return _whole(math.ceil, value)
+    return chosen
 
 
 def _whole(rounded: Callable[[float], int], value: Any) -> float:
     number = to_float(value)
     whole = float(rounded(number)) if math.isfinite(number) else number
     return math.copysign(whole, number)  # zero keeps its sign, too
+
+
+_floor = partial(_whole, math.floor)
+_ceil = partial(_whole, math.ceil)
 
 
 def _round(value: Any, places: int, *up_from: float) -> float:
@@ -259,8 +250,8 @@ FUNCTIONS: Family = family(
         "mod": plain(_mod, ANY, ANY),
         "max": plain(_most(max), ANY, rest=ANY),
         "min": plain(_most(min), ANY, rest=ANY),
-        "maxf": plain(_most_float, ANY, rest=ANY),
-        "minf": plain(_least_float, ANY, rest=ANY),
+        "maxf": plain(_most_float(max), ANY, rest=ANY),
+        "minf": plain(_most_float(min), ANY, rest=ANY),
         "floor": plain(_floor, ANY),
         "ceil": plain(_ceil, ANY),
         "round": plain(_round, ANY, INT, rest=FLOAT),

@@ -1,6 +1,5 @@
 """Classes and case mappings of single characters, as in Go's unicode package."""
 
-import unicodedata
 from typing import Final
 
 SPACES: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
@@ -20,11 +19,6 @@ def runes(text: str) -> str:
 def is_space(character: str) -> bool:
     """Return whether a character is white space."""
     return character in _SPACES
-
-
-def category(character: str) -> str:
-    """Return the Unicode general category of a character."""
-    return unicodedata.category(character)
 
 
 def upper(text: str) -> str:

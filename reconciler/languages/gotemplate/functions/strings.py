@@ -27,17 +27,12 @@ _LEAST_WITH_OFFSET = 7
 _DOTS = b"..."
 
 
-def strval(run: Run, value: Any) -> str:
-    """Return the text of a value, as most functions of Sprig convert it."""
-    return text_of(run, value)
-
-
 def strslice(run: Run, value: Any) -> list[str]:
     """Return the texts of the elements of a list that are not null, or that of a single value."""
     if isinstance(value, list):
         run.visit(len(value))
-        return [strval(run, loaded(item)) for item in value if item is not None]
-    return [] if value is None else [strval(run, value)]
+        return [text_of(run, loaded(item)) for item in value if item is not None]
+    return [] if value is None else [text_of(run, value)]
 
 
 def strings(items: Iterable[str]) -> Slice:
@@ -181,7 +176,7 @@ def _wrapped(run: Run, text: str, width: int, line_break: bytes, *, cuts: bool) 
 
 
 def _quote(run: Run, *values: Any) -> str:
-    return " ".join(quoted(strval(run, value)) for value in values if value is not None)
+    return " ".join(quoted(text_of(run, value)) for value in values if value is not None)
 
 
 def _squote(run: Run, *values: Any) -> str:
@@ -271,7 +266,7 @@ FUNCTIONS: Family = family(
         "split": function(_split, STRING, STRING),
         "splitn": function(_splitn, STRING, INT, STRING),
         "splitList": function(_split_list, STRING, STRING),
-        "toString": function(strval, ANY),
+        "toString": function(text_of, ANY),
         "toStrings": function(_to_strings, ANY),
         "sortAlpha": function(_sort_alpha, ANY),
         "plural": plain(_plural, STRING, STRING, INT),

@@ -143,11 +143,6 @@ class Time(Opaque):
     def methods(cls) -> Mapping[str, Function]:
         return _TIME_METHODS
 
-    @property
-    def seconds(self) -> int:
-        """Return the seconds since 1970."""
-        return (self.at.nanoseconds - _EPOCH) // SECOND
-
 
 def _utc(at: Instant) -> Instant:
     return Instant(nanoseconds=at.nanoseconds, offset=0, zone="UTC")
@@ -409,7 +404,7 @@ FUNCTIONS: Family = family(
         "durationRound": function(_duration_round, ANY, pure=False),
         "toDate": function(_to_date, STRING, STRING),
         "mustToDate": function(_must_to_date, STRING, STRING),
-        "unixEpoch": plain(lambda time: str(time.seconds), _TIME),
+        "unixEpoch": plain(lambda time: str((time.at.nanoseconds - _EPOCH) // SECOND), _TIME),
     },
     date_in_zone="dateInZone",
     date_modify="dateModify",

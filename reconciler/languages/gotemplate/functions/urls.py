@@ -23,24 +23,21 @@ _USER: Final = re.compile(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 _HOST_ESCAPE: Final = re.compile(r"%(?!25)[0-7][0-9a-fA-F]")
 _ESCAPE: Final = re.compile(rb"%([0-9a-fA-F]{2})")
-
-
-def _wrong() -> Failure:
-    return Failure("a URL cannot be read")
+_UNREADABLE: Final = "a URL cannot be read"
 
 
 def _unescaped(text: str) -> str:
     if _BAD_ESCAPE.search(text):
-        raise _wrong()
+        raise Failure(_UNREADABLE)
     return decode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), encode(text)))
 
 
 def _unescaped_host(host: str) -> str:
     if _HOST_ESCAPE.search(host):
-        raise _wrong()
+        raise Failure(_UNREADABLE)
     bare = _ESCAPE.sub(b"", encode(host))
     if any(byte < 128 and not _stands_in_host(chr(byte)) for byte in bare):  # noqa: PLR2004
-        raise _wrong()
+        raise Failure(_UNREADABLE)
     return _unescaped(host)
 
 
@@ -55,7 +52,7 @@ def _escaped(text: str, part: str) -> str:
 def _parse(text: str) -> dict[str, Any]:
     text, _, fragment = text.partition("#")
     if _CONTROLS.search(text) or _NO_SCHEME.match(text):
-        raise _wrong()
+        raise Failure(_UNREADABLE)
     found = _SCHEME.match(text)
     scheme = found[1].lower() if found else ""
     rest = text[found.end() :] if found else text
@@ -65,7 +62,7 @@ def _parse(text: str) -> dict[str, Any]:
         if scheme:
             opaque, rest = rest, ""
         elif ":" in rest.partition("/")[0]:
-            raise _wrong()
+            raise Failure(_UNREADABLE)
     elif rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
@@ -88,7 +85,7 @@ def _authority(authority: str) -> tuple[str, str]:
     if not at:
         return "", host
     if not _USER.fullmatch(user):
-        raise _wrong()
+        raise Failure(_UNREADABLE)
     name, colon, password = user.partition(":")
     name, password = (_escaped(_unescaped(part), "user") for part in (name, password))
     return name + colon + password, host
@@ -98,16 +95,16 @@ def _host(host: str) -> str:
     if host.startswith("["):
         closing = host.rfind("]")
         if closing < 0:
-            raise _wrong()
+            raise Failure(_UNREADABLE)
         inner, port = host[1:closing], host[closing + 1 :]
         address, zone_mark, zone = inner.partition("%25")
         inner = _unescaped_host(address) + _unescaped(zone_mark + zone)
         if not _PORT.fullmatch(port):
-            raise _wrong()
+            raise Failure(_UNREADABLE)
         return f"[{inner}]{port}"
     colon = host.rfind(":")
     if colon >= 0 and not _PORT.fullmatch(host[colon:]):
-        raise _wrong()
+        raise Failure(_UNREADABLE)
     return _unescaped_host(host)
 
 

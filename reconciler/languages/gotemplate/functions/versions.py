@@ -184,12 +184,8 @@ def _not_equal(version: Version, range_: _Constraint) -> bool:
     if wanted.patch != version.patch and not range_.open_patch:
         return True
     if range_.open_patch:
-        return bool(version.pre or wanted.pre) and _differ(version.pre, wanted.pre)
+        return version.pre != wanted.pre
     return version.compare(wanted) != 0
-
-
-def _differ(one: str, other: str) -> bool:
-    return one != other
 
 
 def _greater(version: Version, range_: _Constraint) -> bool:
