@@ -47,7 +47,7 @@ class Run:
     """One evaluation: the data at its root, its environment, and the rest of its allowance.
 
     A root may hold an `EvaluationEnvironment` under the key `ENVIRONMENT`, which is hidden from
-    expressions.
+    expressions. What counts raises `Unforgiven` once the allowance of the evaluation is used up.
     """
 
     __slots__ = (
@@ -86,11 +86,7 @@ class Run:
         self.allowance.take(elements * STEPS_OF_ELEMENT + text)
 
     def spend(self, elements: int) -> None:
-        """Count elements that are about to be visited.
-
-        Raises:
-            Unforgiven: The allowance of this evaluation is used up.
-        """
+        """Count elements that are about to be visited."""
         self.left -= elements
         if self.left < 0:
             msg = (
@@ -99,41 +95,25 @@ class Run:
             raise Unforgiven(msg)
 
     def read(self, characters: int) -> None:
-        """Count characters that a function is about to process.
-
-        Raises:
-            Unforgiven: The allowance of this evaluation is used up.
-        """
+        """Count characters that a function is about to process."""
         self.text -= characters
         if self.text < 0:
             msg = f"the functions work through more than {self.limits.text} characters"
             raise Unforgiven(msg)
 
     def put_in(self, characters: int) -> None:
-        """Count characters of values that become part of a document.
-
-        Raises:
-            Unforgiven: The allowance of this evaluation is used up.
-        """
+        """Count characters of values that become part of a document."""
         self.text -= characters
         if self.text < 0:
             raise Unforgiven(f"the values have more than {self.limits.text} characters")
 
     def called(self) -> "Run":
-        """Count a function call, which takes as long as many characters; return the run.
-
-        Raises:
-            Unforgiven: The allowance of this evaluation is used up.
-        """
+        """Count a function call, which takes as long as many characters; return the run."""
         self.read(_CALL)
         return self
 
     def write(self, length: int) -> None:
-        """Count a text before it is built, and refuse one that would be too long.
-
-        Raises:
-            Unforgiven: It is too long, or the allowance of this evaluation is used up.
-        """
+        """Count a text before it is built, and refuse one that would be too long."""
         self.check_text(length)
         self.read(length)
 

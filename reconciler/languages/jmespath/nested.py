@@ -15,9 +15,9 @@ from typing import Any
 
 from reconciler.errors import EvaluationError, InvalidPolicy
 from reconciler.languages.jmespath.expression import Expression, from_tree, with_inner
-from reconciler.languages.jmespath.faults import MissingKey, Unforgiven
+from reconciler.languages.jmespath.faults import Unforgiven
 from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Limits, Run
-from reconciler.languages.jmespath.runtime import Node
+from reconciler.languages.jmespath.runtime import Node, chain
 from reconciler.languages.jmespath.syntax import Source, decode_json, parse, quoted
 from reconciler.languages.jmespath.values import as_text, plain
 
@@ -180,13 +180,10 @@ def _is_stand_in(name: Any) -> bool:
 
 def read_path(source: str, path: Sequence[str | int]) -> Expression:
     """Return the expression for ``@``: the value at `path` in the target, else in the trigger."""
+    in_target, in_trigger = chain(("target", *path)), chain(("request", "object", *path))
 
     def read(_value: Any, run: Run) -> Any:
-        prefix = ("target",) if "target" in run.root else ("request", "object")
-        value = run.root
-        for step in (*prefix, *path):
-            value = _step(value, step)
-        return value
+        return (in_target if "target" in run.root else in_trigger)(run.root, run)
 
     names = _leading_names(path)
     return Expression(
@@ -197,16 +194,6 @@ def read_path(source: str, path: Sequence[str | int]) -> Expression:
         node=read,
         shares=False,
     )
-
-
-def _step(value: Any, step: str | int) -> Any:
-    if isinstance(step, int):
-        return value[step] if isinstance(value, list) and step < len(value) else None
-    if not isinstance(value, dict):
-        return None
-    if step not in value:
-        raise MissingKey(step)
-    return value[step]
 
 
 def _leading_names(path: Sequence[str | int]) -> list[str]:

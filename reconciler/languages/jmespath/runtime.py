@@ -177,9 +177,16 @@ def _build_literal(tree: Tree, to: Build) -> Node:
     return lambda _value, _run: constant
 
 
-def _build_index(tree: Tree, _to: Build) -> Node:
-    position: int = tree["value"]
+def chain(steps: Sequence[str | int]) -> Node:
+    """Return the closure of ``a.b[0].c``."""
+    return _sequence([_field(step) if isinstance(step, str) else _index(step) for step in steps])
 
+
+def _build_index(tree: Tree, _to: Build) -> Node:
+    return _index(tree["value"])
+
+
+def _index(position: int) -> Node:
     def read(value: Any, _run: Run) -> Any:
         if isinstance(value, list) and -len(value) <= position < len(value):
             return value[position]

@@ -117,16 +117,12 @@ def _check_literals(source: Source) -> None:
     # The parser reads a literal that is not JSON as a string; the language has no such form.
     text = source.text
     for quote, start, end in quoted(text):
-        if quote != "`" or not _is_closed(text, start, end):
+        if quote != "`" or end - start == 1 or text[end - 1] != quote:
             continue
         try:
             decode_json(text[start + 1 : end - 1].replace("\\`", "`"))
         except ValueError:
             source.refuse(start, "the literal between backticks is not JSON")
-
-
-def _is_closed(source: str, start: int, end: int) -> bool:
-    return end - start > 1 and source[end - 1] == source[start]
 
 
 def _reason(error: ParseError, shown: str) -> str:

@@ -149,7 +149,8 @@ def deeper_than(value: Any, levels: int) -> bool:
 def plain(value: Any) -> Any:
     """Convert a decoded JSON literal to the range of values in Kubernetes objects.
 
-    Integers beyond 64 bits become floats and lone surrogates U+FFFD, as in other decoders.
+    Integers beyond 64 bits become floats and lone surrogates, which encoders refuse to write,
+    U+FFFD, as in other decoders.
 
     Raises:
         ValueError: A number is too large for a float.
@@ -159,13 +160,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(item) for item in value]
     if isinstance(value, str):
-        return value if value.isascii() else well_formed(value)
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return bounded(value) if is_number(value) else value
-
-
-def well_formed(text: str) -> str:
-    """Replace lone surrogates, which encoders refuse to write."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_bounded(number: int) -> bool:

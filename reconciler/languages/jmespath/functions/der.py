@@ -1,5 +1,6 @@
 """Parses the binary form of certificates (DER), as far as the functions need it.
 
+All raise ValueError for bytes that are not what they expect.
 No library is used, because certificates in clusters are often slightly wrong (a serial number of
 0), and `cryptography` refuses those or announces that it will; `docs/design/0004-libraries.md`.
 """
@@ -45,49 +46,29 @@ class Element:
     content: bytes
 
     def children(self, tag: int | None = None) -> "list[Element]":
-        """Return the elements inside; the tag of this one must be `tag`, if one is given.
-
-        Raises:
-            ValueError: It has another tag, or its content is cut off.
-        """
+        """Return the elements inside; the tag of this one must be `tag`, if one is given."""
         self.expect(tag)
         return list(_elements(self.content))
 
     def expect(self, tag: int | None) -> bytes:
-        """Return the content; the tag of the element must be `tag`, if one is given.
-
-        Raises:
-            ValueError: It has another tag.
-        """
+        """Return the content; the tag of the element must be `tag`, if one is given."""
         if tag is not None and self.tag != tag:
             raise ValueError(f"tag {self.tag:#x} where {tag:#x} belongs")
         return self.content
 
     def integer(self) -> int:
-        """Return the value of an integer.
-
-        Raises:
-            ValueError: The element is not an integer.
-        """
+        """Return the value of an integer."""
         return int.from_bytes(self.expect(INTEGER), signed=True)
 
     def bits(self) -> bytes:
-        """Return the bytes of a bit string; the rest of the last byte is filled with zeros.
-
-        Raises:
-            ValueError: The element is not a bit string.
-        """
+        """Return the bytes of a bit string; the rest of the last byte is filled with zeros."""
         content = self.expect(BIT_STRING)
         if not content:
             raise ValueError("a string of bits without its first byte")
         return content[1:]
 
     def oid(self) -> tuple[int, ...]:
-        """Return the numbers of an object identifier.
-
-        Raises:
-            ValueError: The element is not an object identifier.
-        """
+        """Return the numbers of an object identifier."""
         parts: list[int] = []
         value = 0
         for byte in self.expect(OBJECT_ID):
@@ -101,22 +82,14 @@ class Element:
         return (first, parts[0] - first * 40, *parts[1:])
 
     def text(self) -> str:
-        """Return the text of a string.
-
-        Raises:
-            ValueError: The element is not a string.
-        """
+        """Return the text of a string."""
         if self.tag not in _TEXTS:
             raise ValueError(f"tag {self.tag:#x} where a text belongs")
         return self.content.decode(_TEXTS[self.tag])
 
 
 def parse(raw: bytes) -> Element:
-    """Return the one element that `raw` consists of.
-
-    Raises:
-        ValueError: `raw` is not exactly one element.
-    """
+    """Return the one element that `raw` consists of."""
     found = next(_elements(raw), None)
     if found is None or len(found.raw) != len(raw):
         raise ValueError("bytes that belong to nothing")

@@ -3,7 +3,6 @@
 import base64
 import ipaddress
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,47 +16,45 @@ from reconciler.languages.jmespath.functions.der import (
 )
 from reconciler.languages.jmespath.values import bounded
 
-DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "AuthorityKeyId": None,
-        "BasicConstraintsValid": False,
-        "CRLDistributionPoints": None,
-        "DNSNames": None,
-        "EmailAddresses": None,
-        "ExcludedDNSDomains": None,
-        "ExcludedEmailAddresses": None,
-        "ExcludedIPRanges": None,
-        "ExcludedURIDomains": None,
-        "ExtKeyUsage": None,
-        "Extensions": None,
-        "ExtraExtensions": None,
-        "IPAddresses": None,
-        "InhibitAnyPolicy": 0,
-        "InhibitAnyPolicyZero": False,
-        "InhibitPolicyMapping": 0,
-        "InhibitPolicyMappingZero": False,
-        "IsCA": False,
-        "IssuingCertificateURL": None,
-        "KeyUsage": 0,
-        "MaxPathLen": 0,
-        "MaxPathLenZero": False,
-        "OCSPServer": None,
-        "PermittedDNSDomains": None,
-        "PermittedDNSDomainsCritical": False,
-        "PermittedEmailAddresses": None,
-        "PermittedIPRanges": None,
-        "PermittedURIDomains": None,
-        "Policies": None,
-        "PolicyIdentifiers": None,
-        "PolicyMappings": None,
-        "RequireExplicitPolicy": 0,
-        "RequireExplicitPolicyZero": False,
-        "SubjectKeyId": None,
-        "URIs": None,
-        "UnhandledCriticalExtensions": None,
-        "UnknownExtKeyUsage": None,
-    }
-)
+DEFAULTS: Mapping[str, Any] = {
+    "AuthorityKeyId": None,
+    "BasicConstraintsValid": False,
+    "CRLDistributionPoints": None,
+    "DNSNames": None,
+    "EmailAddresses": None,
+    "ExcludedDNSDomains": None,
+    "ExcludedEmailAddresses": None,
+    "ExcludedIPRanges": None,
+    "ExcludedURIDomains": None,
+    "ExtKeyUsage": None,
+    "Extensions": None,
+    "ExtraExtensions": None,
+    "IPAddresses": None,
+    "InhibitAnyPolicy": 0,
+    "InhibitAnyPolicyZero": False,
+    "InhibitPolicyMapping": 0,
+    "InhibitPolicyMappingZero": False,
+    "IsCA": False,
+    "IssuingCertificateURL": None,
+    "KeyUsage": 0,
+    "MaxPathLen": 0,
+    "MaxPathLenZero": False,
+    "OCSPServer": None,
+    "PermittedDNSDomains": None,
+    "PermittedDNSDomainsCritical": False,
+    "PermittedEmailAddresses": None,
+    "PermittedIPRanges": None,
+    "PermittedURIDomains": None,
+    "Policies": None,
+    "PolicyIdentifiers": None,
+    "PolicyMappings": None,
+    "RequireExplicitPolicy": 0,
+    "RequireExplicitPolicyZero": False,
+    "SubjectKeyId": None,
+    "URIs": None,
+    "UnhandledCriticalExtensions": None,
+    "UnknownExtKeyUsage": None,
+}
 """The fields of a certificate without extensions."""
 
 OF_REQUESTS = (

@@ -67,7 +67,6 @@ def _all_strings(value: Any) -> bool:
 
 
 CHECKS: dict[str, Callable[[Any], bool]] = {
-    "any": lambda _value: True,
     "number": is_number,
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
@@ -96,7 +95,8 @@ def check(value: Any, function: Function, *, position: int, name: str) -> None:
         if CHECKS[one](value):
             return
     if not function.standard:
-        raise wrong_type(name, position, *types)
+        words = types if len(types) == 1 else [_AMONG_OTHERS[one] for one in types]
+        raise refusal(name, WRONG_TYPE.format(position + 1, " or ".join(words)))
     shown = "<nil>" if value is None else kind_of(value)
     msg = (
         f"Invalid type for: {shown}, expected: {' or '.join(types)}"
@@ -108,9 +108,3 @@ def check(value: Any, function: Function, *, position: int, name: str) -> None:
 def refusal(name: str, reason: str) -> EvaluationError:
     """Return the error for a call of a function that JMESPath itself does not define."""
     return EvaluationError(f"JMESPath function '{name}': {reason}")
-
-
-def wrong_type(name: str, position: int, *types: str) -> EvaluationError:
-    """Return the error for an argument whose type is none of `types`; `position` is from 0."""
-    words = types if len(types) == 1 else [_AMONG_OTHERS[one] for one in types]
-    return refusal(name, WRONG_TYPE.format(position + 1, " or ".join(words)))
