@@ -7,7 +7,7 @@ from typing import Any, Final
 from reconciler.engine.values.regexes import Regex, compile_regex, is_found
 from reconciler.languages.gotemplate.quoting import quote
 from reconciler.languages.gval.functions import FUNCTIONS
-from reconciler.languages.gval.limits import Run
+from reconciler.languages.gval.limits import Run, weigh
 from reconciler.languages.gval.operators import DECIDED, INFIX, PREFIX, REGEX
 from reconciler.languages.gval.selectors import (
     Captured,
@@ -86,9 +86,8 @@ def _infix(node: Infix) -> Evaluate:
         return _regex(node)
     operation = INFIX[node.operator]
     left, right = build(node.left), build(node.right)
-    decided = DECIDED.get(node.operator)
-    if decided is not None:
-        decides = decided
+    if node.operator in DECIDED:
+        decides = DECIDED[node.operator]
 
         def short(run: Run, current: Any) -> Any:
             run.spend(_OPERATION)
@@ -100,8 +99,8 @@ def _infix(node: Infix) -> Evaluate:
     def evaluate(run: Run, current: Any) -> Any:
         run.spend(_OPERATION)
         first, second = left(run, current), right(run, current)
-        run.weigh(first)
-        run.weigh(second)
+        weigh(first, run.spend)
+        weigh(second, run.spend)
         return run.made(operation(first, second))
 
     return evaluate
@@ -120,7 +119,7 @@ def _regex(node: Infix) -> Evaluate:
 
     def evaluate(run: Run, current: Any) -> bool:
         text, source = subject(run, current), pattern(run, current)
-        run.weigh(source)
+        weigh(source, run.spend)
         run.spend(_COMPILING)
         try:
             computed = compile_regex(text_of(source))
@@ -143,7 +142,7 @@ def _failing(operand: Evaluate, reason: str) -> Evaluate:
 
 
 def _found(run: Run, regex: Regex, subject: Any) -> bool:
-    run.weigh(subject)
+    weigh(subject, run.spend)
     text = text_of(subject)
     run.spend(_SEARCH)
     try:
@@ -206,7 +205,7 @@ def _variable(node: Variable) -> Evaluate:
 
 def _key_text(run: Run, key: Any) -> str:
     """Return the text of a computed key, which may be any value."""
-    run.weigh(key)
+    weigh(key, run.spend)
     return str(run.made(text_of(key)))
 
 

@@ -21,7 +21,7 @@ _MAX_OUTPUT: Final = 2 * 1024 * 1024
 
 
 class Run:
-    """One evaluation.
+    """One evaluation; what counts its steps raises EvaluationError once it takes too long.
 
     Attributes:
         root: The value of ``$``.
@@ -47,11 +47,7 @@ class Run:
         self._allowance.take(self._given - self._left)
 
     def spend(self, steps: int) -> None:
-        """Count characters that are about to be processed.
-
-        Raises:
-            EvaluationError: The evaluation would take too long.
-        """
+        """Count characters that are about to be processed."""
         self._left -= steps
         if self._left <= 0:
             if self._given < _MAX_STEPS:
@@ -59,33 +55,17 @@ class Run:
             raise EvaluationError("the expression processes too much data; narrow it down")
 
     def visit(self, elements: int) -> None:
-        """Count elements that are about to be visited.
-
-        Raises:
-            EvaluationError: The evaluation would take too long.
-        """
+        """Count elements that are about to be visited."""
         self.spend(elements * STEPS_OF_ELEMENT)
 
     def made(self, value: Any) -> Any:
-        """Count and return a value that an operator made; only a text can be long.
-
-        Raises:
-            EvaluationError: It is too long, or the evaluation takes too long.
-        """
+        """Count and return a value that an operator made; a text may be too long."""
         if isinstance(value, str):
             if len(value) > _MAX_OUTPUT:
                 msg = f"the result is longer than {_MAX_OUTPUT} characters"
                 raise EvaluationError(msg)
             self.spend(len(value))
         return value
-
-    def weigh(self, value: Any) -> None:
-        """Count all parts of a value, before it is compared or written out.
-
-        Raises:
-            EvaluationError: The evaluation takes too long.
-        """
-        weigh(value, self.spend)
 
 
 def weigh(value: Any, spend: Callable[[int], None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from reconciler.languages.gotemplate.values import wrapped
 from reconciler.languages.gval.powers import power
 from reconciler.languages.gval.values import Failure, same, text_of, to_number, to_word
 
@@ -29,7 +30,6 @@ PRECEDENCES: Final[Mapping[str, int]] = MappingProxyType(
 REGEX: Final = frozenset({"=~", "!~"})
 
 _WORD: Final = 1 << 64
-_LOWEST: Final = -(1 << 63)
 
 
 def _equals(left: Any, right: Any) -> bool:
@@ -95,11 +95,7 @@ def _remainder(left: float, right: float) -> float:
 
 
 def _bits(compute: Callable[[int, int], int]) -> Callable[[float, float], float]:
-    return lambda left, right: float(_signed(compute(to_word(left), to_word(right))))
-
-
-def _signed(number: int) -> int:
-    return (number - _LOWEST) % _WORD + _LOWEST
+    return lambda left, right: float(wrapped(compute(to_word(left), to_word(right))))
 
 
 def _shift_left(left: int, right: int) -> int:
@@ -178,20 +174,20 @@ def _not(value: Any) -> bool:
     return not value
 
 
-def _negative(value: Any) -> float:
-    number = to_number(value)
-    if number is None:
-        raise Failure("the operand of - has to be a number")
-    return -number
+def _of_number(compute: Callable[[float], float], sign: str) -> Callable[[Any], float]:
+    def evaluate(value: Any) -> float:
+        number = to_number(value)
+        if number is None:
+            raise Failure(f"the operand of {sign} has to be a number")
+        return compute(number)
 
-
-def _complement(value: Any) -> float:
-    number = to_number(value)
-    if number is None:
-        raise Failure("the operand of ~ has to be a number")
-    return float(~to_word(number))
+    return evaluate
 
 
 PREFIX: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
-    {"!": _not, "-": _negative, "~": _complement}
+    {
+        "!": _not,
+        "-": _of_number(operator.neg, "-"),
+        "~": _of_number(lambda number: float(~to_word(number)), "~"),
+    }
 )

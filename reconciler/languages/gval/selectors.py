@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from reconciler.languages.gval.limits import Run
+from reconciler.languages.gval.limits import Run, weigh
 from reconciler.languages.gval.values import UNDEFINED, Failure, text_of, to_condition, to_index
 
 Evaluate = Callable[[Run, Any], Any]
@@ -139,7 +139,7 @@ def _member(run: Run, value: Any, key: Evaluate) -> tuple[int | str, Any]:
     """Return a member with its key, UNDEFINED where it does not exist."""
     selected = key(run, value)
     if isinstance(value, dict):
-        run.weigh(selected)
+        weigh(selected, run.spend)
         name = text_of(selected)
         return name, value.get(name, UNDEFINED)
     if value is None or value is UNDEFINED:

@@ -39,7 +39,7 @@ from reconciler.languages.gotemplate.signature import (
     function,
     plain,
 )
-from reconciler.languages.gotemplate.values import Int, Int64, Opaque
+from reconciler.languages.gotemplate.values import Int, Int64, Opaque, wrapped
 
 _TIME: Final = "time.Time"
 _STRING_LAYOUT: Final = "2006-01-02 15:04:05.999999999 -0700 MST"
@@ -265,8 +265,7 @@ def _seconds(value: Any) -> str:
         count = clamped(value)
     elif type(value) is Int64:
         count = int(value)
-    nanoseconds = (count * SECOND + (1 << 63)) % (1 << 64) - (1 << 63)
-    return format_duration(nanoseconds)
+    return format_duration(wrapped(count * SECOND))
 
 
 def _duration_round(run: Run, value: Any) -> str:
