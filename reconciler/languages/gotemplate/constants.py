@@ -1,4 +1,4 @@
-"""The string, character and number literals of templates."""
+"""The string, character and number literals of templates; ValueError for an invalid one."""
 
 import math
 import re
@@ -16,11 +16,7 @@ from reconciler.languages.gotemplate.values import Int, decode, encode
 
 
 def unquoted(text: str) -> str:
-    """Return the value of a quoted or raw string literal.
-
-    Raises:
-        ValueError: The literal has an invalid escape.
-    """
+    """Return the value of a quoted or raw string literal."""
     if text[0] == "`":
         return text[1:-1].replace("\r", "")
     inner = text[1:-1]
@@ -37,11 +33,7 @@ def _unescaped(inner: str) -> bytes:
 
 
 def character(text: str, position: int) -> Constant:
-    """Read a character literal, which is an integer.
-
-    Raises:
-        ValueError: The literal is not a single valid character.
-    """
+    """Read a character literal, which is an integer."""
     inner = text[1:-1]
     if inner.startswith("\\"):
         found = ESCAPE.fullmatch(inner)
@@ -57,11 +49,7 @@ def character(text: str, position: int) -> Constant:
 
 
 def number(text: str, position: int) -> Constant:
-    """Read a number literal, whose notation decides its type where none is expected.
-
-    Raises:
-        ValueError: The literal is not a number, or too large.
-    """
+    """Read a number literal, whose notation decides its type where none is expected."""
     if text[-1] == "i":
         imaginary = parse_float(text[:-1])
         if imaginary is not None:
@@ -80,11 +68,7 @@ def number(text: str, position: int) -> Constant:
 
 
 def complex_number(text: str, position: int) -> Constant:
-    """Read a complex literal, the sum of a real and an imaginary number.
-
-    Raises:
-        ValueError: One of the two numbers is invalid.
-    """
+    """Read a complex literal, the sum of a real and an imaginary number."""
     middle = max(
         index
         for index, sign in enumerate(text)

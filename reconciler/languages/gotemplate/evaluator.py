@@ -317,19 +317,13 @@ class Rendering:
         method = methods().get(name) if methods else None
         if method is not None:
             return self._apply(node, name, method, arguments, dot=dot, final=final, receiver=value)
-        has_arguments = bool(arguments) or final is not _ABSENT
-        if isinstance(value, Record) and name in value.fields:
-            self._refuse_arguments(node, name, given=has_arguments)
-            return loaded(value.fields[name])
-        if isinstance(value, dict):
-            self._refuse_arguments(node, name, given=has_arguments)
-            return loaded(value.get(name, MISSING))
-        reason = f"there is no field {name} in {type_name(value)}"
-        raise self._fault(node.position, reason)
-
-    def _refuse_arguments(self, node: Operand, name: str, *, given: bool) -> None:
-        if given:
+        fields = value.fields if isinstance(value, Record) and name in value.fields else value
+        if not isinstance(fields, Mapping):
+            reason = f"there is no field {name} in {type_name(value)}"
+            raise self._fault(node.position, reason)
+        if arguments or final is not _ABSENT:
             raise self._fault(node.position, f"{name} has arguments, but is not a function")
+        return loaded(fields.get(name, MISSING))
 
     # -- calls -------------------------------------------------------------------------------
 

@@ -21,11 +21,6 @@ class Spec:
     """The flags, width and precision between the % and the verb.
 
     Attributes:
-        sharp: ``#``
-        zero: ``0``
-        plus: ``+``
-        minus: ``-``
-        space: a space
         width: The minimum number of characters, or None.
         precision: The number behind the point, or None.
         sharp_v: ``%#v``

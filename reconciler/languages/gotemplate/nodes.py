@@ -23,7 +23,6 @@ class Constant:
     """A string, a boolean or an untyped number.
 
     Attributes:
-        position: Of its first character.
         value: The value where no type is expected; None for an integer that does not fit.
         whole: The value as an integer, or None.
         real: The value as a float, or None.
@@ -82,7 +81,6 @@ class Pipe:
     """Commands, each of which gets the value of the previous one as its last argument.
 
     Attributes:
-        position: Of its first character.
         commands: At least one.
         declared: Names of the variables that get the result.
         assigns: The variables exist already.

@@ -120,8 +120,7 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self.tokens[self.index]
-        if token.kind is not Kind.END:
-            self.index += 1
+        self.index += 1
         return token
 
     def _skip_space(self) -> Token:
@@ -157,7 +156,9 @@ class _Parser:
         """Parse the body of a definition; an empty one does not replace an earlier one."""
         outer, self.scope = self.scope, _Scope()
         start = self.index
-        body = self._nested(self._ended_list)
+        self._deeper()
+        body = self._ended_list()
+        self.depth -= 1
         self.scope = outer
         known = self.defined.get(name)
         if known is None or _is_empty(known):
@@ -165,12 +166,6 @@ class _Parser:
         elif not _is_empty(body):
             self.index = start
             raise self._wrong("a template of this name is defined twice")
-
-    def _nested(self, parse_body: Callable[[], Body]) -> Body:
-        self._deeper()
-        body = parse_body()
-        self.depth -= 1
-        return body
 
     def _deeper(self) -> None:
         self.depth += 1
@@ -326,15 +321,13 @@ class _Parser:
             operand = self._operand()
             if operand is not None:
                 operands.append(operand)
-            token = self._next()
-            if token.kind is Kind.SPACE:
-                continue
-            if token.kind in {Kind.RIGHT, Kind.CLOSE}:
-                self.index -= 1
-            elif token.kind is not Kind.PIPE:
-                self.index -= token.kind is not Kind.END
+            kind = self._peek().kind
+            if kind in {Kind.SPACE, Kind.PIPE}:
+                self.index += 1
+            elif kind not in {Kind.RIGHT, Kind.CLOSE}:
                 raise self._unexpected("an operand")
-            break
+            if kind is not Kind.SPACE:
+                break
         if not operands:
             raise self._wrong("a command is empty")
         return Command(position, tuple(operands))

@@ -74,11 +74,6 @@ Family = Mapping[str, Function]
 
 
 def family(functions: dict[str, Function], **aliases: str) -> Family:
-    """Return functions and their aliases by name.
-
-    Args:
-        functions: By name.
-        aliases: Further names, each with the name of its function.
-    """
+    """Return functions by name, also by further names, each given with the first one."""
     named = {alias: functions[name] for alias, name in aliases.items()}
     return MappingProxyType(functions | named)
