@@ -45,6 +45,7 @@ from reconciler.languages.gotemplate.values import (
 
 Body = tuple[Node, ...]
 
+_ANY: Final = frozenset({signature.ANY, signature.VALUE})
 _INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
     {signature.INT: Int, signature.INT64: Int64, signature.DURATION: Int64}
 )
@@ -346,7 +347,7 @@ class Rendering:
             raise self._fault(node.position, reason)
         if function.decides is not None:
             return self._decide(function.decides, arguments, dot, final)
-        types = (*function.parameters, *(function.rest or "" for _ in range(count - fixed)))
+        types = (*function.parameters, *[function.rest or ""] * (count - fixed))
         values = [
             self._argument(argument, types[index], dot) for index, argument in enumerate(arguments)
         ]
@@ -379,7 +380,7 @@ class Rendering:
             return self._constant(node, wanted)
         if not isinstance(node, Nil):
             return self._typed(self._operand(node, dot), wanted, node.position)
-        if wanted in {signature.ANY, signature.VALUE}:
+        if wanted in _ANY:
             return None
         if wanted == signature.MAP:
             return Map(nil=True)
@@ -403,7 +404,7 @@ class Rendering:
 
     def _typed(self, value: Any, wanted: str, position: int) -> Any:
         """Return a value, after a check that it has the wanted type."""
-        if wanted in {signature.ANY, signature.VALUE}:
+        if wanted in _ANY:
             return None if value is MISSING else value
         if value is MISSING:
             if wanted == signature.MAP:
