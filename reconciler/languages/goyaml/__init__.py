@@ -6,6 +6,6 @@ after the first document, or after a complete value in brackets or quotes, is ig
 """
 
 from reconciler.languages.goyaml.faults import YAMLError
-from reconciler.languages.goyaml.reading import MAX_DEPTH, MAX_VALUES, parse
+from reconciler.languages.goyaml.reading import parse
 
-__all__ = ["MAX_DEPTH", "MAX_VALUES", "YAMLError", "parse"]
+__all__ = ["YAMLError", "parse"]

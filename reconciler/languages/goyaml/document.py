@@ -28,6 +28,10 @@ from reconciler.languages.goyaml.scalars import TAG, float_key, scalar
 _SOLIDUS: Final = re.compile(r"(?<!\\)(?:\\\\)*\\/")
 _EXPONENT: Final = 1e21
 """JSON numbers are written with an exponent from here on."""
+_MAX_DEPTH: Final = 200
+"""Levels of maps and lists."""
+_MAX_VALUES: Final = 100_000
+"""Values of one document; values behind aliases count at each use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,6 @@ class Document:
 
     Attributes:
         text: The whole text, where it may contain the escape that only the parser accepts.
-        depth: Maximum number of nesting levels.
-        values: Maximum number of values.
         root: Its value as the only item, once it is complete.
         frames: Maps and lists that are being filled, the outermost first.
         anchors: Nodes that aliases may refer to.
@@ -99,8 +101,6 @@ class Document:
     """
 
     text: str
-    depth: int
-    values: int
     root: list[Any] = field(default_factory=list)
     frames: list[_Frame] = field(default_factory=list)
     anchors: dict[str, _Node | None] = field(default_factory=dict)
@@ -138,11 +138,11 @@ class Document:
 
     def _put(self, event: Event, node: _Node) -> None:
         self.count += node.count
-        if self.count > self.values:
-            problem = f"it has more than {self.values} values, including those of aliases"
+        if self.count > _MAX_VALUES:
+            problem = f"it has more than {_MAX_VALUES} values, including those of aliases"
             raise refusal(event, problem)
-        if len(self.frames) + node.height > self.depth:
-            raise refusal(event, f"it is nested deeper than {self.depth} levels")
+        if len(self.frames) + node.height > _MAX_DEPTH:
+            raise refusal(event, f"it is nested deeper than {_MAX_DEPTH} levels")
         if not self.frames:
             self.root.append(self._value(event, node.value))
             return
@@ -185,8 +185,8 @@ class Document:
             raise refusal(event, "an unknown escape character; a / needs no backslash")
 
     def _open(self, event: CollectionStartEvent, value: dict[str, Any] | list[Any]) -> None:
-        if len(self.frames) >= self.depth:
-            raise refusal(event, f"it is nested deeper than {self.depth} levels")
+        if len(self.frames) >= _MAX_DEPTH:
+            raise refusal(event, f"it is nested deeper than {_MAX_DEPTH} levels")
         if event.anchor:
             self.anchors[event.anchor] = None
         self.frames.append(_Frame(value, event.anchor, self.count, flows=bool(event.flow_style)))

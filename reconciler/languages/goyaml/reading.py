@@ -11,21 +11,13 @@ from reconciler.languages.goyaml.faults import YAMLError
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-MAX_DEPTH: Final = 200
-MAX_VALUES: Final = 100_000
-"""Values of one document; values behind aliases count at each use."""
 _REREAD: Final = 256 * 1024
 """Total number of characters that are parsed again after the text was rewritten."""
 _QUOTED: Final = re.compile(r'"([ !#-\[\]-~]*)"')
 
 
-def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> Any:
-    """Return the value of the first document, None where there is none.
-
-    Args:
-        content: Any text; bytes are UTF-8.
-        depth: Maximum levels of maps and lists.
-        values: Maximum number of values; values behind aliases count at each use.
+def parse(content: str | bytes) -> Any:
+    """Return the value of the first document, None where there is none; bytes are UTF-8.
 
     Raises:
         YAMLError: The text cannot be parsed.
@@ -35,7 +27,7 @@ def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VAL
         # Most values are a quoted text without escapes, which needs no parser.
         if found := _QUOTED.fullmatch(text):
             return found[1]
-        return _first_document(text, depth, values)
+        return _first_document(text)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "it cannot be parsed"
         raise YAMLError.at(error.problem_mark, problem) from error
@@ -45,11 +37,11 @@ def parse(content: str | bytes, *, depth: int = MAX_DEPTH, values: int = MAX_VAL
         raise YAMLError.at(None, "it is not valid UTF-8, or a character is incomplete") from error
 
 
-def _first_document(text: str, depth: int, values: int) -> Any:
+def _first_document(text: str) -> Any:
     text, left = text.removeprefix("\ufeff"), _REREAD
     while True:
         try:
-            return _read(text, depth, values)
+            return _read(text)
         except yaml.MarkedYAMLError as error:
             left -= len(text)
             accepted = _accepted(text, error) if left >= 0 else None
@@ -75,9 +67,9 @@ def _accepted(text: str, error: yaml.MarkedYAMLError) -> str | None:
     return f"{text[:first]}'{quoted}'{text[at + 1 :]}"
 
 
-def _read(text: str, depth: int, values: int) -> Any:
+def _read(text: str) -> Any:
     parser = _Parser(text)
-    document = Document(text if "\\/" in text else "", depth, values)
+    document = Document(text if "\\/" in text else "")
     try:
         # The text after the first document is not even parsed, as in the original.
         while not isinstance(event := parser.get_event(), DocumentEndEvent | StreamEndEvent):

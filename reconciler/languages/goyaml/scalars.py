@@ -7,7 +7,6 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, Final
 
 from yaml.events import ScalarEvent
@@ -93,23 +92,21 @@ def _is_time(text: str) -> bool:
 
 
 TAG: Final = "tag:yaml.org,2002:"
-_CONSTANTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-        **{
-            form: meaning
-            for words, meaning in (("true yes on y", True), ("false no off n", False))
-            for word in words.split()
-            for form in (word, word.capitalize(), word.upper())
-        },
-        **{
-            sign + form: float(f"{sign}inf")
-            for form in (".inf", ".Inf", ".INF")
-            for sign in ("", "+", "-")
-        },
-        **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-    }
-)
+_CONSTANTS: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **{
+        form: meaning
+        for words, meaning in (("true yes on y", True), ("false no off n", False))
+        for word in words.split()
+        for form in (word, word.capitalize(), word.upper())
+    },
+    **{
+        sign + form: float(f"{sign}inf")
+        for form in (".inf", ".Inf", ".INF")
+        for sign in ("", "+", "-")
+    },
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+}
 _SIGNS_AND_DIGITS: Final = frozenset("+-0123456789")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _DATE: Final = r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -122,16 +119,14 @@ _TIMESTAMPS: Final = tuple(
         rf"{_DATE}[Tt]{_CLOCK}(?:Z|[-+][0-9]{{2}}:[0-9]{{2}})",
     )
 )
-_TAGS: Final[Mapping[str, Callable[[str, Any], bool]]] = MappingProxyType(
-    {
-        f"{TAG}str": lambda _, value: isinstance(value, str),
-        f"{TAG}int": lambda _, value: type(value) is int,
-        f"{TAG}float": lambda _, value: (
-            isinstance(value, float) or (type(value) is int and value <= INT64_MAX)
-        ),
-        f"{TAG}bool": lambda _, value: isinstance(value, bool),
-        f"{TAG}null": lambda _, value: value is None,
-        f"{TAG}timestamp": lambda text, _: _is_time(text),
-    }
-)
+_TAGS: Final[Mapping[str, Callable[[str, Any], bool]]] = {
+    f"{TAG}str": lambda _, value: isinstance(value, str),
+    f"{TAG}int": lambda _, value: type(value) is int,
+    f"{TAG}float": lambda _, value: (
+        isinstance(value, float) or (type(value) is int and value <= INT64_MAX)
+    ),
+    f"{TAG}bool": lambda _, value: isinstance(value, bool),
+    f"{TAG}null": lambda _, value: value is None,
+    f"{TAG}timestamp": lambda text, _: _is_time(text),
+}
 _FLOAT32_DIGITS: Final = 9

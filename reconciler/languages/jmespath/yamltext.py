@@ -85,22 +85,20 @@ def decode_yaml(text: str, *, depth: int, values: int = MAX_VALUES) -> Any:
         return document.value
 
 
-def decode_documents(
-    text: str, *, depth: int, values: int = MAX_VALUES, texts: Collection[str] = ()
-) -> list[Any]:
+def decode_documents(text: str, *, depth: int, texts: Collection[str]) -> list[Any]:
     """Decode all documents as `decode_yaml` does, but `yes` is text; an empty one is None.
 
     Args:
         depth: Maximum levels of maps and lists in a document.
-        values: Maximum number of values in all documents together.
         texts: Top-level fields whose scalar value is kept as written: 010 is not 8.
 
     Raises:
-        TooManyValues: They have more than `values` values together.
+        TooManyValues: They have more than `MAX_VALUES` values together.
         ValueError: One cannot be decoded, has a key twice or is nested deeper than `depth`; the
             message says where.
     """
     found: list[Any] = []
+    values = MAX_VALUES
     with _readable():
         # Read lazily, up to the limits: the library's time grows with the square of the depth.
         events = iter(yaml.parse(text, Loader=_Parser))
