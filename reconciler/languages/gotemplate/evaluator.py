@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.engine.allowance import STEPS_OF_ELEMENT
@@ -46,9 +45,11 @@ from reconciler.languages.gotemplate.values import (
 Body = tuple[Node, ...]
 
 _ANY: Final = frozenset({signature.ANY, signature.VALUE})
-_INTEGERS: Final[Mapping[str, type[Int]]] = MappingProxyType(
-    {signature.INT: Int, signature.INT64: Int64, signature.DURATION: Int64}
-)
+_INTEGERS: Final[Mapping[str, type[Int]]] = {
+    signature.INT: Int,
+    signature.INT64: Int64,
+    signature.DURATION: Int64,
+}
 
 
 _ABSENT: Final = object()

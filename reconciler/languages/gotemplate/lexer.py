@@ -10,7 +10,8 @@ from reconciler.languages.gotemplate.faults import TemplateSyntaxError
 _LEFT: Final = "{{"
 _RIGHT: Final = "}}"
 _SPACES: Final = " \t\r\n"
-_SPACE: Final = frozenset(_SPACES)
+_OPENING: Final = re.compile(r"\{\{(-[ \t\r\n])?")
+_CLOSING: Final = re.compile(r"\}\}|[ \t\r\n]-\}\}[ \t\r\n]*")
 _TERMINATORS: Final = frozenset(" \t\r\n.,|:()")
 _KEYWORDS: Final = frozenset(
     {
@@ -83,17 +84,15 @@ def tokens(text: str) -> Iterator[Token]:
         TemplateSyntaxError: The text contains an invalid token.
     """
     position = 0
-    while (start := text.find(_LEFT, position)) >= 0:
-        inside = start + len(_LEFT)
-        trims = text[inside : inside + 1] == "-" and text[inside + 1 : inside + 2] in _SPACE
-        plain = text[position:start].rstrip(_SPACES) if trims else text[position:start]
-        if plain:
+    while opening := _OPENING.search(text, position):
+        plain = text[position : opening.start()]
+        if plain := plain.rstrip(_SPACES) if opening[1] else plain:
             yield Token(Kind.TEXT, plain, position)
-        position = inside + 2 if trims else inside
+        position = opening.end()
         if text.startswith("/*", position):
             position = _comment_end(text, position)
             continue
-        yield Token(Kind.LEFT, _LEFT, start)
+        yield Token(Kind.LEFT, _LEFT, opening.start())
         action = _Action(text, position)
         yield from action.tokens()
         position = action.position
@@ -106,26 +105,11 @@ def _comment_end(text: str, start: int) -> int:
     end = text.find("*/", start + 2)
     if end < 0:
         raise TemplateSyntaxError.at(text, start, "a comment without its end */")
-    closing = _closing(text, end + 2)
+    closing = _CLOSING.match(text, end + 2)
     if closing is None:
         reason = "a comment must be an action of its own; write }} directly after its end */"
         raise TemplateSyntaxError.at(text, end, reason)
-    return _behind(text, *closing)
-
-
-def _closing(text: str, position: int) -> tuple[int, bool] | None:
-    """Return the end of the closing delimiter at a position and whether it trims, or None."""
-    if text.startswith(_RIGHT, position):
-        return position + len(_RIGHT), False
-    if text[position : position + 1] in _SPACE and text.startswith("-" + _RIGHT, position + 1):
-        return position + 2 + len(_RIGHT), True
-    return None
-
-
-def _behind(text: str, position: int, trims: bool) -> int:  # noqa: FBT001
-    while trims and position < len(text) and text[position] in _SPACES:
-        position += 1
-    return position
+    return closing.end()
 
 
 def _is_word(character: str) -> bool:
@@ -147,12 +131,12 @@ class _Action:
     def tokens(self) -> Iterator[Token]:
         text = self.text
         while True:
-            closing = _closing(text, self.position)
+            closing = _CLOSING.match(text, self.position)
             if closing is not None:
                 if self._open:
                     raise self._wrong("a parenthesis without its closing one")
                 yield Token(Kind.RIGHT, _RIGHT, self.position)
-                self.position = _behind(text, *closing)
+                self.position = closing.end()
                 return
             if self.position >= len(text):
                 raise self._wrong("an action without its closing }}")

@@ -109,7 +109,7 @@ def compile(  # noqa: A001 - as that of the standard library's re
         converges=all(function.pure for function in called),
         _body=parsed.body,
         _parts=direct.parts_of(parsed.body),
-        _defined=MappingProxyType(parsed.defined),
+        _defined=parsed.defined,
         _functions=functions,
         _limits=limits,
     )

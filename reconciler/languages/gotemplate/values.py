@@ -20,13 +20,8 @@ ANY: Final = "interface {}"
 _BITS: Final = 63
 
 
-class Missing:
-    """The type of `MISSING`: no value at all, as for a missing key, which differs from nil."""
-
-    __slots__ = ()
-
-
-MISSING: Final = Missing()
+MISSING: Final = object()
+"""No value at all, as for a missing key, which differs from nil."""
 
 
 class Int(int):

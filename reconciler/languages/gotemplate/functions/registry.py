@@ -1,7 +1,6 @@
 """The Sprig functions that templates may call, and the reasons why others are refused."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from reconciler.languages.gotemplate.functions import (
@@ -41,28 +40,26 @@ _FAMILIES = (
     versions,
 )
 
-FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
-    {name: function for family in _FAMILIES for name, function in family.FUNCTIONS.items()}
-)
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    name: function for family in _FAMILIES for name, function in family.FUNCTIONS.items()
+}
 
-_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("env", "expandenv"), "it reads the environment of the process"),
-        "getHostByName": "it queries DNS",
-        **dict.fromkeys(
-            (
-                "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert",
-                "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
-                "buildCustomCert",
-            ),
-            "templates must not generate keys or certificates",
+_REFUSED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("env", "expandenv"), "it reads the environment of the process"),
+    "getHostByName": "it queries DNS",
+    **dict.fromkeys(
+        (
+            "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert",
+            "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
+            "buildCustomCert",
         ),
-        **dict.fromkeys(
-            ("bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES"),
-            "templates must not derive passwords or encrypt data",
-        ),
-    }
-)  # fmt: skip
+        "templates must not generate keys or certificates",
+    ),
+    **dict.fromkeys(
+        ("bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES"),
+        "templates must not derive passwords or encrypt data",
+    ),
+}  # fmt: skip
 
 
 def why_unknown(name: str) -> str:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -338,56 +337,48 @@ def _span_rounded(span: Duration, unit: int) -> Duration:
     return _clamped(_rounded(span, unit)) if unit > 0 else span
 
 
-_STRING_METHOD: Final[Mapping[str, Function]] = MappingProxyType(
-    {"String": plain(lambda value: value.text())}
-)
-_TIME_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
-    {
-        **_STRING_METHOD,
-        "Year": _clock(lambda civil: civil.year),
-        "Month": plain(lambda time: Month(time.at.civil().month)),
-        "Day": _clock(lambda civil: civil.day),
-        "Hour": _clock(lambda civil: civil.hour),
-        "Minute": _clock(lambda civil: civil.minute),
-        "Second": _clock(lambda civil: civil.second),
-        "Nanosecond": plain(lambda time: Int(time.at.nanoseconds % SECOND)),
-        "YearDay": plain(lambda time: Int(time.at.year_day())),
-        "Weekday": plain(lambda time: Weekday(time.at.weekday())),
-        "Unix": _since_1970(SECOND),
-        "UnixMilli": _since_1970(SECOND // 1000),
-        "UnixMicro": _since_1970(1000),
-        "UnixNano": _since_1970(1),
-        "IsDST": plain(lambda _time: False),  # no time is in a zone other than UTC or an offset
-        "IsZero": plain(lambda time: time.at.nanoseconds == 0),
-        "Before": _compared(lambda one, other: one < other),
-        "After": _compared(lambda one, other: one > other),
-        "Equal": _compared(lambda one, other: one == other),
-        "Sub": plain(
-            lambda one, other: _clamped(one.at.nanoseconds - other.at.nanoseconds), _TIME
-        ),
-        "Add": plain(_moved, DURATION),
-        "AddDate": plain(_add_date, INT, INT, INT),
-        "Truncate": plain(_truncated, DURATION),
-        "Round": plain(_time_rounded, DURATION),
-        "UTC": plain(lambda time: Time(_utc(time.at))),
-        "Local": plain(lambda time: Time(_utc(time.at))),
-        "Format": function(_formatted, STRING),
-    }
-)
-_DURATION_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
-    {
-        **_STRING_METHOD,
-        "Hours": plain(lambda span: int(span) / (3600 * SECOND)),
-        "Minutes": plain(lambda span: int(span) / (60 * SECOND)),
-        "Seconds": plain(lambda span: int(span) / SECOND),
-        "Milliseconds": plain(lambda span: Int64(_whole(span, 1_000_000))),
-        "Microseconds": plain(lambda span: Int64(_whole(span, 1_000))),
-        "Nanoseconds": plain(Int64),
-        "Truncate": plain(_span_truncated, DURATION),
-        "Round": plain(_span_rounded, DURATION),
-        "Abs": plain(lambda span: _clamped(abs(span))),
-    }
-)
+_STRING_METHOD: Final[Mapping[str, Function]] = {"String": plain(lambda value: value.text())}
+_TIME_METHODS: Final[Mapping[str, Function]] = {
+    **_STRING_METHOD,
+    "Year": _clock(lambda civil: civil.year),
+    "Month": plain(lambda time: Month(time.at.civil().month)),
+    "Day": _clock(lambda civil: civil.day),
+    "Hour": _clock(lambda civil: civil.hour),
+    "Minute": _clock(lambda civil: civil.minute),
+    "Second": _clock(lambda civil: civil.second),
+    "Nanosecond": plain(lambda time: Int(time.at.nanoseconds % SECOND)),
+    "YearDay": plain(lambda time: Int(time.at.year_day())),
+    "Weekday": plain(lambda time: Weekday(time.at.weekday())),
+    "Unix": _since_1970(SECOND),
+    "UnixMilli": _since_1970(SECOND // 1000),
+    "UnixMicro": _since_1970(1000),
+    "UnixNano": _since_1970(1),
+    "IsDST": plain(lambda _time: False),  # no time is in a zone other than UTC or an offset
+    "IsZero": plain(lambda time: time.at.nanoseconds == 0),
+    "Before": _compared(lambda one, other: one < other),
+    "After": _compared(lambda one, other: one > other),
+    "Equal": _compared(lambda one, other: one == other),
+    "Sub": plain(lambda one, other: _clamped(one.at.nanoseconds - other.at.nanoseconds), _TIME),
+    "Add": plain(_moved, DURATION),
+    "AddDate": plain(_add_date, INT, INT, INT),
+    "Truncate": plain(_truncated, DURATION),
+    "Round": plain(_time_rounded, DURATION),
+    "UTC": plain(lambda time: Time(_utc(time.at))),
+    "Local": plain(lambda time: Time(_utc(time.at))),
+    "Format": function(_formatted, STRING),
+}
+_DURATION_METHODS: Final[Mapping[str, Function]] = {
+    **_STRING_METHOD,
+    "Hours": plain(lambda span: int(span) / (3600 * SECOND)),
+    "Minutes": plain(lambda span: int(span) / (60 * SECOND)),
+    "Seconds": plain(lambda span: int(span) / SECOND),
+    "Milliseconds": plain(lambda span: Int64(_whole(span, 1_000_000))),
+    "Microseconds": plain(lambda span: Int64(_whole(span, 1_000))),
+    "Nanoseconds": plain(Int64),
+    "Truncate": plain(_span_truncated, DURATION),
+    "Round": plain(_span_rounded, DURATION),
+    "Abs": plain(lambda span: _clamped(abs(span))),
+}
 
 FUNCTIONS: Family = family(
     {

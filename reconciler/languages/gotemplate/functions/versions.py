@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Final
 
 from typing_extensions import override
@@ -244,18 +243,16 @@ def _caret(version: Version, range_: _Constraint) -> bool:
     return version.patch == wanted.patch
 
 
-_OPERATORS: Final[Mapping[str, Callable[[Version, _Constraint], bool]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("", "="), _equal),
-        "!=": _not_equal,
-        ">": _greater,
-        "<": _less,
-        **dict.fromkeys((">=", "=>"), _at_least),
-        **dict.fromkeys(("<=", "=<"), _at_most),
-        **dict.fromkeys(("~", "~>"), _tilde),
-        "^": _caret,
-    }
-)
+_OPERATORS: Final[Mapping[str, Callable[[Version, _Constraint], bool]]] = {
+    **dict.fromkeys(("", "="), _equal),
+    "!=": _not_equal,
+    ">": _greater,
+    "<": _less,
+    **dict.fromkeys((">=", "=>"), _at_least),
+    **dict.fromkeys(("<=", "=<"), _at_most),
+    **dict.fromkeys(("~", "~>"), _tilde),
+    "^": _caret,
+}
 
 
 def _semver_compare(run: Run, range_: str, version: str) -> bool:
@@ -322,26 +319,24 @@ def _comparing(holds: Callable[[int], Any]) -> Function:
     return _of_pointer(lambda one, other: holds(one.compare(other)), _POINTER)
 
 
-_METHODS: Final[Mapping[str, Function]] = MappingProxyType(
-    {
-        "String": plain(Version.text),
-        "Original": _of_pointer(lambda version: version.original),
-        "Major": plain(lambda version: Uint(version.major)),
-        "Minor": plain(lambda version: Uint(version.minor)),
-        "Patch": plain(lambda version: Uint(version.patch)),
-        "Prerelease": plain(lambda version: version.pre),
-        "Metadata": plain(lambda version: version.metadata),
-        "IncPatch": plain(_next_patch),
-        "IncMinor": plain(_next_minor),
-        "IncMajor": plain(_next_major),
-        "SetPrerelease": plain(_with_pre, STRING),
-        "SetMetadata": plain(_with_metadata, STRING),
-        "Compare": _comparing(Int),
-        "LessThan": _comparing(lambda order: order < 0),
-        "GreaterThan": _comparing(lambda order: order > 0),
-        "Equal": _comparing(lambda order: order == 0),
-    }
-)
+_METHODS: Final[Mapping[str, Function]] = {
+    "String": plain(Version.text),
+    "Original": _of_pointer(lambda version: version.original),
+    "Major": plain(lambda version: Uint(version.major)),
+    "Minor": plain(lambda version: Uint(version.minor)),
+    "Patch": plain(lambda version: Uint(version.patch)),
+    "Prerelease": plain(lambda version: version.pre),
+    "Metadata": plain(lambda version: version.metadata),
+    "IncPatch": plain(_next_patch),
+    "IncMinor": plain(_next_minor),
+    "IncMajor": plain(_next_major),
+    "SetPrerelease": plain(_with_pre, STRING),
+    "SetMetadata": plain(_with_metadata, STRING),
+    "Compare": _comparing(Int),
+    "LessThan": _comparing(lambda order: order < 0),
+    "GreaterThan": _comparing(lambda order: order > 0),
+    "Equal": _comparing(lambda order: order == 0),
+}
 
 FUNCTIONS: Family = family(
     {
