@@ -14,7 +14,6 @@ from reconciler.languages.gval.selectors import (
     Evaluate,
     Follow,
     Several,
-    Single,
     constant_key_step,
     descent_step,
     filter_step,
@@ -315,13 +314,13 @@ def build_hits(path: Path) -> Hits:
     return evaluate
 
 
-Stage = tuple[Several | None, tuple[Single, ...]]
+Stage = tuple[Several | None, tuple[Evaluate, ...]]
 
 
 def _stages(path: Path) -> Iterator[Stage]:
     """Yield each step with several results, with the single-result steps after it."""
     several: Several | None = None
-    singles: list[Single] = []
+    singles: list[Evaluate] = []
     for step in path.steps:
         if isinstance(step, SingleStep):
             singles.append(_single(step))
@@ -332,7 +331,7 @@ def _stages(path: Path) -> Iterator[Stage]:
 
 
 def _stage(
-    run: Run, found: Iterator[Hit], several: Several | None, singles: tuple[Single, ...]
+    run: Run, found: Iterator[Hit], several: Several | None, singles: tuple[Evaluate, ...]
 ) -> Iterator[Hit]:
     for captured, value in found:
         if several is None:
@@ -350,7 +349,7 @@ def _stage(
                 yield keys, reached
 
 
-def _single(step: SingleStep) -> Single:
+def _single(step: SingleStep) -> Evaluate:
     match step:
         case Key(Constant(value)):
             return constant_key_step(value)

@@ -15,9 +15,6 @@ Captured = int | str | tuple[int | str, ...]
 _DESCENT = 96
 """Allowance steps for each value that ``..`` visits, in addition to one for each key."""
 
-Single = Callable[[Run, Any], Any]
-"""A step with one result."""
-
 Follow = Callable[[Any], Any]
 """Returns the value at the end of a path of known keys, which takes no allowance steps."""
 
@@ -25,7 +22,7 @@ Several = Callable[[Run, Any], Iterable[tuple[Captured, Any]]]
 """A step with several results: the selected members of a value, with their keys."""
 
 
-def key_step(key: Evaluate) -> Single:
+def key_step(key: Evaluate) -> Evaluate:
     """Return a step to the member with a computed key, in which ``@`` is the container."""
 
     def step(run: Run, value: Any) -> Any:
@@ -34,7 +31,7 @@ def key_step(key: Evaluate) -> Single:
     return step
 
 
-def constant_key_step(key: Any) -> Single:
+def constant_key_step(key: Any) -> Evaluate:
     """Return a step to the member with a known key."""
     name = text_of(key)
 

@@ -111,24 +111,12 @@ def compile_nested(
     Raises:
         InvalidPolicy: The expression cannot be compiled, whatever the values of the holes.
     """
-    outer = _open(source, holes, location=location, limits=limits, late=late)
-    stand_ins = [_stand_in(source, hole) for hole in outer.free]
-    shape = outer.compile(stand_ins, location=location)
-    expression = with_inner(shape, [hole.inner for hole in holes])
-    return replace(expression, node=_spliced(outer), shares=True) if outer.free else expression
-
-
-def _open(
-    source: str, holes: Sequence[Hole], *, location: str, limits: Limits, late: bool
-) -> _Outer:
     marker = _marker(source, location)
     masked = source
     for hole in holes:
-        length = hole.end - hole.start
-        masked = masked[: hole.start] + marker * length + masked[hole.end :]
-    text = Source(text=masked, shown=source, location=location)
-    parts = _quoted_parts(text, holes)
-    return _Outer(
+        masked = masked[: hole.start] + marker * (hole.end - hole.start) + masked[hole.end :]
+    parts = _quoted_parts(Source(text=masked, shown=source, location=location), holes)
+    outer = _Outer(
         shown=source,
         fixed=_with_markers(masked, parts, marker),
         marker=marker,
@@ -139,6 +127,10 @@ def _open(
         limits=limits,
         late=late,
     )
+    stand_ins = [_stand_in(source, hole) for hole in outer.free]
+    shape = outer.compile(stand_ins, location=location)
+    expression = with_inner(shape, [hole.inner for hole in holes])
+    return replace(expression, node=_spliced(outer), shares=True) if outer.free else expression
 
 
 def _spliced(outer: _Outer) -> Node:

@@ -63,16 +63,11 @@ def _parse_yaml(run: Run, text: str) -> Any:
         raise Refused(f"argument #1 {error}") from None
 
 
-def _md5(_run: Run, text: str) -> str:
-    return hashlib.md5(_as_bytes(text), usedforsecurity=False).hexdigest()
+def _hash(name: str) -> Function:
+    def hashed(_run: Run, text: str) -> str:
+        return hashlib.new(name, _as_bytes(text), usedforsecurity=False).hexdigest()
 
-
-def _sha1(_run: Run, text: str) -> str:
-    return hashlib.sha1(_as_bytes(text), usedforsecurity=False).hexdigest()
-
-
-def _sha256(_run: Run, text: str) -> str:
-    return hashlib.sha256(_as_bytes(text)).hexdigest()
+    return extension(hashed, TEXT)
 
 
 def _as_bytes(text: str) -> bytes:
@@ -85,9 +80,9 @@ def _as_bytes(text: str) -> bytes:
 FUNCTIONS: Mapping[str, Function] = {
     "base64_decode": extension(_base64_decode, TEXT),
     "base64_encode": extension(_base64_encode, TEXT),
-    "md5": extension(_md5, TEXT),
+    "md5": _hash("md5"),
     "parse_json": extension(_parse_json, TEXT),
     "parse_yaml": extension(_parse_yaml, TEXT),
-    "sha1": extension(_sha1, TEXT),
-    "sha256": extension(_sha256, TEXT),
+    "sha1": _hash("sha1"),
+    "sha256": _hash("sha256"),
 }

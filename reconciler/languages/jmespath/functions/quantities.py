@@ -111,7 +111,7 @@ def _multiply(run: Run, one: Any, other: Any) -> Any:
     match left, right:
         case Quantity(), (int() | float()):
             nano = left.nano * _scalar(right).nano
-            product: _Operand = Quantity(nano=_away_from_zero(nano, _NANO), format=left.format)
+            product: _Operand = Quantity(nano=_away_from_zero(nano), format=left.format)
         case _Duration(), (int() | float()):
             product = _Duration(int(left.nanoseconds * Fraction(str(right))))
         case ((int() | float()), (int() | float())):
@@ -205,8 +205,8 @@ def _scalar(number: float) -> Quantity:
     return quantity
 
 
-def _away_from_zero(dividend: int, divisor: int) -> int:
-    amount = -(-abs(dividend) // divisor)
+def _away_from_zero(dividend: int) -> int:
+    amount = -(-abs(dividend) // _NANO)
     return -amount if dividend < 0 else amount
 
 

@@ -30,7 +30,7 @@ def _time_since(run: Run, layout: str, start: str, end: str) -> str:
 
 
 def _time_add(run: Run, time: str, duration: str) -> str:
-    at, span = _time(run, time, 1), _duration(duration, 2)
+    at, span = _time(run, time, 1), _duration(duration)
     return _text(Instant(nanoseconds=at.nanoseconds + span, offset=at.offset))
 
 
@@ -75,7 +75,7 @@ def _time_between(run: Run, time: str, start: str, end: str) -> bool:
 
 
 def _time_truncate(run: Run, time: str, duration: str) -> str:
-    at, span = _time(run, time, 1), _duration(duration, 2)
+    at, span = _time(run, time, 1), _duration(duration)
     surplus = at.nanoseconds % span if span > 0 else 0
     return _text(Instant(nanoseconds=at.nanoseconds - surplus, offset=at.offset))
 
@@ -102,10 +102,10 @@ def _parse(run: Run, layout: str, text: str, *, position: int) -> Instant:
         raise Refused(reason) from None
 
 
-def _duration(text: str, position: int) -> int:
+def _duration(text: str) -> int:
     span = parse_duration(text) if len(text) <= _LONGEST else None
     if span is None:
-        raise Refused(f"argument #{position} is not a duration, as 1h30m")
+        raise Refused("argument #2 is not a duration, as 1h30m")
     return span
 
 
