@@ -238,12 +238,6 @@ class Rendering:
             raise self._fault(first.position, "nil is not a command")
         return self._operand(first, dot)
 
-    def _parenthesized(self, pipe: Pipe, dot: Any) -> Any:
-        self._deeper(pipe.position)
-        value = self._pipe(pipe, dot)
-        self._depth -= 1
-        return value
-
     def _operand(
         self, operand: Operand, dot: Any, arguments: Sequence[Operand] = (), final: Any = _ABSENT
     ) -> Any:
@@ -262,7 +256,10 @@ class Rendering:
                 value = self._variable(operand)
                 return self._fields(value, operand, arguments, dot=dot, final=final)
             case Pipe():
-                return self._parenthesized(operand, dot)
+                self._deeper(operand.position)
+                value = self._pipe(operand, dot)
+                self._depth -= 1
+                return value
             case Dot():
                 return dot
             case Chain():

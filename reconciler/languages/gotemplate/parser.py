@@ -62,7 +62,6 @@ def parse(
     Args:
         known: The names of the functions that it may call.
         unknown: Returns the error message for the name of any other function.
-        limits: The limits on the length and nesting of the text.
 
     Raises:
         TemplateSyntaxError: The text is no valid template.

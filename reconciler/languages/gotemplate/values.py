@@ -147,6 +147,11 @@ def wrapped(value: int) -> int:
     return value - UINT64_MAX - 1 if value >> _BITS else value
 
 
+def to_word(value: float) -> int:
+    """Return a number cut to 64 bits with a sign, the lowest one where it does not fit."""
+    return int(value) if -(1 << _BITS) <= value < 1 << _BITS else -(1 << _BITS)
+
+
 def loaded(value: Any) -> Any:
     """Return a value that was read from data, with a JSON number as a float64."""
     return float(value) if type(value) is int else value
@@ -231,10 +236,9 @@ _NOTHING: Final = (None, MISSING)
 
 
 def deep_equal(one: Any, other: Any, visit: Callable[[int], None]) -> bool:
-    """Return whether two values are equal by reflect.DeepEqual, which also compares types.
+    """Return whether two values and their types are equal by reflect.DeepEqual.
 
-    Args:
-        visit: Counts the compared values.
+    `visit` counts the compared values.
     """
     waiting = [(one, other)]
     while waiting:

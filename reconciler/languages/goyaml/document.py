@@ -74,7 +74,6 @@ class _Frame:
         before: Number of values in the document before this one.
         key: Key of the next value, None where a key comes next.
         merges: The next value is merged.
-        height: Number of nesting levels so far.
         flows: It is written in brackets.
     """
 
@@ -94,9 +93,6 @@ class Document:
     Attributes:
         text: The whole text, where it may contain the escape that only the parser accepts.
         root: Its value as the only item, once it is complete.
-        frames: Maps and lists that are being filled, the outermost first.
-        anchors: Nodes that aliases may refer to.
-        count: Number of values so far.
         is_endless: It contains an infinite number or NaN.
     """
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from reconciler.languages.gotemplate.values import wrapped
+from reconciler.languages.gotemplate.values import to_word, wrapped
 from reconciler.languages.gval.powers import power
-from reconciler.languages.gval.values import Failure, same, text_of, to_number, to_word
+from reconciler.languages.gval.values import Failure, same, text_of, to_number
 
 Operation = Callable[[Any, Any], Any]
 

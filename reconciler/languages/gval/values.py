@@ -14,6 +14,7 @@ from typing_extensions import override
 from reconciler.engine.values.gonumbers import parse_float
 from reconciler.engine.values.gotext import float_of, go_text
 from reconciler.errors import EvaluationError
+from reconciler.languages.gotemplate.values import to_word
 
 
 class Failure(EvaluationError):
@@ -67,7 +68,6 @@ class Moment:
 
 _TRUE: Final = ("true", "TRUE")
 _FALSE: Final = ("false", "FALSE")
-_LOWEST: Final = -(1 << 63)
 
 
 def text_of(value: Any) -> str:
@@ -98,14 +98,6 @@ def to_index(value: Any) -> int:
     if number is None:
         raise Failure("the index of a list has to be a number")
     return to_word(number)
-
-
-def to_word(number: float) -> int:
-    """Return a number as a signed 64-bit integer, the lowest one where it does not fit."""
-    if not math.isfinite(number):
-        return _LOWEST
-    whole = int(number)
-    return whole if _LOWEST <= whole < -_LOWEST else _LOWEST
 
 
 def to_condition(value: Any) -> bool:

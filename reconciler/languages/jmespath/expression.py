@@ -74,7 +74,6 @@ def compile_expression(
     """Compile a JMESPath expression.
 
     Args:
-        limits: The bounds of compilation and evaluation.
         late: Record wrong calls in `Expression.faults` instead of raising.
 
     Raises:
@@ -99,7 +98,7 @@ def from_tree(
     Args:
         texts: Returns the closure of a quoted part whose text depends on data, else None.
         unknown: Returns whether a field's name is a stand-in; None where there are none.
-        late: Record wrong calls in `Expression.faults` instead of raising.
+        late: See `compile_expression`.
     """
     texts = texts or _no_text
     faults: list[str] = []

@@ -105,14 +105,12 @@ def decode_documents(text: str, *, depth: int, texts: Collection[str]) -> list[A
         for event in events:
             if isinstance(event, DocumentStartEvent):
                 document = _Document(depth=depth, values=values, texts=texts, unique=True)
-                _fill(document, takewhile(_is_within, events))
+                _fill(
+                    document, takewhile(lambda one: not isinstance(one, DocumentEndEvent), events)
+                )
                 values -= document.count
                 found.append(document.value)
     return found
-
-
-def _is_within(event: Event) -> bool:
-    return not isinstance(event, DocumentEndEvent)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from reconciler.languages.gotemplate.signature import (
     function,
     plain,
 )
-from reconciler.languages.gotemplate.values import Int, Int64, Slice, deref, wrapped
+from reconciler.languages.gotemplate.values import Int, Int64, Slice, deref, to_word, wrapped
 
 _EXACT: Final = Context(prec=4_000, Emax=999_999, Emin=-999_999, rounding=ROUND_HALF_UP)
 _QUOTIENT: Final = Decimal("1e-16")
@@ -42,16 +42,10 @@ def to_int64(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, float | int) and not isinstance(value, Int):
-        return _cut(float(value))
+        return to_word(float(value))
     if isinstance(value, Int):
         return wrapped(int(value)) if not hasattr(value, "text") else 0
     return (parse_int64(value) or 0) if isinstance(value, str) else 0
-
-
-def _cut(value: float) -> int:
-    if not math.isfinite(value) or not INT64_MIN <= value <= INT64_MAX:
-        return INT64_MIN  # the processor's result for values that do not fit
-    return min(int(value), INT64_MAX)
 
 
 def to_int(value: Any) -> Int:

@@ -3,19 +3,20 @@
 Positions and lengths count bytes, as in the original.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.languages.gotemplate.functions.runes import SPACES, is_space
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.printing import text_of
-from reconciler.languages.gotemplate.quoting import quote as quoted
+from reconciler.languages.gotemplate.quoting import quote
 from reconciler.languages.gotemplate.signature import (
     ANY,
     INT,
     STRING,
     Failure,
     Family,
+    Function,
     family,
     function,
     plain,
@@ -146,14 +147,7 @@ def _wrap_with(run: Run, width: int, separator: str, text: str) -> str:
 
 
 def _wrapped(run: Run, text: str, width: int, line_break: bytes, *, cuts: bool) -> str:
-    """Break lines at spaces.
-
-    Args:
-        run: Counts the cost.
-        width: Bytes of a line.
-        line_break: Between lines.
-        cuts: Words longer than a line are cut.
-    """
+    """Break lines at spaces after at most `width` bytes; `cuts` words that are longer."""
     content, width, offset = encode(text), max(width, 1), 0
     run.write(len(content) + (len(content) // width + 1) * len(line_break))
     lines: list[bytes] = []
@@ -175,16 +169,11 @@ def _wrapped(run: Run, text: str, width: int, line_break: bytes, *, cuts: bool) 
     return decode(line_break.join([*lines, content[offset:]]))
 
 
-def _quote(run: Run, *values: Any) -> str:
-    return " ".join(quoted(text_of(run, value)) for value in values if value is not None)
+def _spaced(form: Callable[[str], str]) -> Function:
+    def spaced(run: Run, *values: Any) -> str:
+        return " ".join(form(text_of(run, value)) for value in values if value is not None)
 
-
-def _squote(run: Run, *values: Any) -> str:
-    return " ".join(f"'{text_of(run, value)}'" for value in values if value is not None)
-
-
-def _cat(run: Run, *values: Any) -> str:
-    return " ".join(text_of(run, value) for value in values if value is not None)
+    return function(spaced, rest=ANY)
 
 
 def _join(run: Run, separator: str, value: Any) -> str:
@@ -259,9 +248,9 @@ FUNCTIONS: Family = family(
         "replace": function(_replace, STRING, STRING, STRING),
         "wrap": function(_wrap, INT, STRING),
         "wrapWith": function(_wrap_with, INT, STRING, STRING),
-        "quote": function(_quote, rest=ANY),
-        "squote": function(_squote, rest=ANY),
-        "cat": function(_cat, rest=ANY),
+        "quote": _spaced(quote),
+        "squote": _spaced("'{}'".format),
+        "cat": _spaced(str),
         "join": function(_join, STRING, ANY),
         "split": function(_split, STRING, STRING),
         "splitn": function(_splitn, STRING, INT, STRING),

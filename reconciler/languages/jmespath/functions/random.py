@@ -164,7 +164,9 @@ class _Pattern:
         kind = character.lower()
         if kind in _CLASSES:
             chosen = _CLASSES[kind]
-            return chosen if character == kind else _without(chosen)
+            if character == kind:
+                return chosen
+            return "".join(one for one in _PRINTABLE if one not in chosen)
         if character in _CONTROLS:
             return _CONTROLS[character]
         if character.isalnum():
@@ -205,10 +207,6 @@ class _Pattern:
 
     def _wrong(self, what: str) -> Refused:
         return Refused(f"the pattern has {what} at column {self.position + 1}")
-
-
-def _without(characters: str) -> str:
-    return "".join(one for one in _PRINTABLE if one not in characters)
 
 
 def _is_count(text: str) -> bool:
