@@ -1,7 +1,6 @@
 """The functions of the language."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.engine.values.gotime.layout import RFC3339, format_time, parse_time
@@ -53,14 +52,12 @@ def _date(value: Any) -> Moment:
     raise Failure("date cannot parse its argument")
 
 
-FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(
-    {
-        "date": _date,
-        "length": _length,
-        "isDefined": lambda value: value is not UNDEFINED,
-        "isUndefined": lambda value: value is UNDEFINED,
-        "isEmpty": lambda value: _length(value) == 0,
-        "isNotEmpty": lambda value: _length(value) != 0,
-    }
-)
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "date": _date,
+    "length": _length,
+    "isDefined": lambda value: value is not UNDEFINED,
+    "isUndefined": lambda value: value is UNDEFINED,
+    "isEmpty": lambda value: _length(value) == 0,
+    "isNotEmpty": lambda value: _length(value) != 0,
+}
 """Each takes one argument."""

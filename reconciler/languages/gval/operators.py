@@ -3,7 +3,6 @@
 import math
 import operator
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from reconciler.languages.gotemplate.values import to_word, wrapped
@@ -12,19 +11,17 @@ from reconciler.languages.gval.values import Failure, same, text_of, to_number
 
 Operation = Callable[[Any, Any], Any]
 
-PRECEDENCES: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "??": 0,
-        "||": 20,
-        "&&": 21,
-        **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "=~", "!~", "in"), 40),
-        **dict.fromkeys(("^", "&", "|"), 60),
-        **dict.fromkeys(("<<", ">>"), 90),
-        **dict.fromkeys(("+", "-"), 120),
-        **dict.fromkeys(("*", "/", "%"), 150),
-        "**": 200,
-    }
-)
+PRECEDENCES: Final[Mapping[str, int]] = {
+    "??": 0,
+    "||": 20,
+    "&&": 21,
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "=~", "!~", "in"), 40),
+    **dict.fromkeys(("^", "&", "|"), 60),
+    **dict.fromkeys(("<<", ">>"), 90),
+    **dict.fromkeys(("+", "-"), 120),
+    **dict.fromkeys(("*", "/", "%"), 150),
+    "**": 200,
+}
 """The precedence of each operator; operators with equal ones associate to the left."""
 
 REGEX: Final = frozenset({"=~", "!~"})
@@ -131,40 +128,36 @@ def _coalesce(left: Any, right: Any) -> Any:
     return right if left is None or left is False else left
 
 
-INFIX: Final[Mapping[str, Operation]] = MappingProxyType(
-    {
-        "==": _equals,
-        "!=": _differs,
-        "<": _ordering(operator.lt, "<"),
-        "<=": _ordering(operator.le, "<="),
-        ">": _ordering(operator.gt, ">"),
-        ">=": _ordering(operator.ge, ">="),
-        "+": _plus,
-        "-": _arithmetic(operator.sub, "-"),
-        "*": _arithmetic(operator.mul, "*"),
-        "/": _arithmetic(_quotient, "/"),
-        "%": _arithmetic(_remainder, "%"),
-        "**": _arithmetic(power, "**"),
-        "^": _arithmetic(_bits(operator.xor), "^"),
-        "&": _arithmetic(_bits(operator.and_), "&"),
-        "|": _arithmetic(_bits(operator.or_), "|"),
-        "<<": _arithmetic(_bits(_shift_left), "<<"),
-        ">>": _arithmetic(_bits(_shift_right), ">>"),
-        "in": _is_in,
-        "&&": _both,
-        "||": _either,
-        "??": _coalesce,
-    }
-)
+INFIX: Final[Mapping[str, Operation]] = {
+    "==": _equals,
+    "!=": _differs,
+    "<": _ordering(operator.lt, "<"),
+    "<=": _ordering(operator.le, "<="),
+    ">": _ordering(operator.gt, ">"),
+    ">=": _ordering(operator.ge, ">="),
+    "+": _plus,
+    "-": _arithmetic(operator.sub, "-"),
+    "*": _arithmetic(operator.mul, "*"),
+    "/": _arithmetic(_quotient, "/"),
+    "%": _arithmetic(_remainder, "%"),
+    "**": _arithmetic(power, "**"),
+    "^": _arithmetic(_bits(operator.xor), "^"),
+    "&": _arithmetic(_bits(operator.and_), "&"),
+    "|": _arithmetic(_bits(operator.or_), "|"),
+    "<<": _arithmetic(_bits(_shift_left), "<<"),
+    ">>": _arithmetic(_bits(_shift_right), ">>"),
+    "in": _is_in,
+    "&&": _both,
+    "||": _either,
+    "??": _coalesce,
+}
 """The function of each operator, except those with regular expressions (see `build`)."""
 
-DECIDED: Final[Mapping[str, Callable[[Any], bool]]] = MappingProxyType(
-    {
-        "&&": lambda left: left is False,
-        "||": lambda left: left is True,
-        "??": lambda left: left is not None and left is not False,
-    }
-)
+DECIDED: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "&&": lambda left: left is False,
+    "||": lambda left: left is True,
+    "??": lambda left: left is not None and left is not False,
+}
 """Whether the left operand is the result, so that the right one is not evaluated."""
 
 
@@ -184,10 +177,8 @@ def _of_number(compute: Callable[[float], float], sign: str) -> Callable[[Any], 
     return evaluate
 
 
-PREFIX: Final[Mapping[str, Callable[[Any], Any]]] = MappingProxyType(
-    {
-        "!": _not,
-        "-": _of_number(operator.neg, "-"),
-        "~": _of_number(lambda number: float(~to_word(number)), "~"),
-    }
-)
+PREFIX: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "!": _not,
+    "-": _of_number(operator.neg, "-"),
+    "~": _of_number(lambda number: float(~to_word(number)), "~"),
+}

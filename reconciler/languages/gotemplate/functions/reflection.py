@@ -2,17 +2,12 @@
 
 from typing import Any
 
-from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.signature import ANY, STRING, Family, family, function, plain
 from reconciler.languages.gotemplate.values import deep_equal, kind, type_name
 
 
 def _type_is_like(wanted: str, value: Any) -> bool:
     return type_name(value) in {wanted, f"*{wanted}"}
-
-
-def _deep_equal(run: Run, one: Any, other: Any) -> bool:
-    return deep_equal(one, other, run.visit)
 
 
 FUNCTIONS: Family = family(
@@ -22,6 +17,6 @@ FUNCTIONS: Family = family(
         "typeIsLike": plain(_type_is_like, STRING, ANY),
         "kindOf": plain(kind, ANY),
         "kindIs": plain(lambda wanted, value: kind(value) == wanted, STRING, ANY),
-        "deepEqual": function(_deep_equal, ANY, ANY),
+        "deepEqual": function(lambda run, one, other: deep_equal(one, other, run.visit), ANY, ANY),
     }
 )

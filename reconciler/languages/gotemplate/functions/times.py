@@ -6,7 +6,7 @@ evaluation environment.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -151,9 +151,7 @@ ZERO: Final = Time(Instant(nanoseconds=0, offset=0, zone="UTC"))
 
 
 def _moved(time: Time, nanoseconds: int) -> Time:
-    at = time.at
-    moved = at.nanoseconds + nanoseconds
-    return Time(Instant(nanoseconds=moved, offset=at.offset, zone=at.zone))
+    return Time(replace(time.at, nanoseconds=time.at.nanoseconds + nanoseconds))
 
 
 def _clamped(nanoseconds: int) -> Duration:

@@ -41,8 +41,7 @@ def _is_external_url(_run: Run, url: str) -> bool:
         raise Refused("argument #1 is not a URL with a host")
     address = _address(host)
     if address is None:
-        reason = "only addresses are looked at here, and the host of this URL is a name"
-        raise Refused(reason)
+        raise Refused("only addresses are looked at here, and the host of this URL is a name")
     return not any(address in network for network in _INSIDE)
 
 

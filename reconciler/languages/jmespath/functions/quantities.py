@@ -53,7 +53,10 @@ _Operand = int | float | Quantity | _Duration
 
 def _operand(run: Run, value: Any) -> _Operand:
     if is_number(value):
-        return _number(value)
+        try:
+            return bounded(value)
+        except ValueError:
+            raise Refused(_INVALID) from None
     if isinstance(value, str) and len(value) <= _LONGEST:
         run.read(_AMOUNT + len(value) * _PACE)
         if (quantity := parse_quantity(value)) is not None:
@@ -61,13 +64,6 @@ def _operand(run: Run, value: Any) -> _Operand:
         if (nanoseconds := parse_duration(value)) is not None:
             return _Duration(nanoseconds)
     raise Refused(_INVALID)
-
-
-def _number(value: float) -> float:
-    try:
-        return bounded(value)
-    except ValueError:
-        raise Refused(_INVALID) from None
 
 
 def _add(run: Run, left: Any, right: Any) -> Any:

@@ -37,8 +37,7 @@ def _comparisons(text: str) -> Iterator[_Holds]:
     while position < len(text) or not text:
         found = _COMPARISON.match(text, position)
         if found is None:
-            reason = "argument #2 is not a range of versions, as >=1.2.0 <2.0.0 || 3.x"
-            raise Refused(reason)
+            raise Refused("argument #2 is not a range of versions, as >=1.2.0 <2.0.0 || 3.x")
         operator, version = found.groups()
         yield _comparison(operator, *_bounds(version))
         position = found.end()
