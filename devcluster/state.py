@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from devcluster.supervisor import signal_group
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
 
@@ -66,8 +67,7 @@ class Group:
                 )
         for process in (*self.members, self.supervisor):
             if process.running():
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                signal_group(process.pid, signal.SIGKILL)
         wait_until(
             lambda: not any(process.running() for process in (*self.members, self.supervisor)),
             within=5.0,
@@ -148,9 +148,17 @@ def process_mark(pid: int) -> str:
         except OSError:
             return ""
         return "" if fields[0] == "Z" else fields[19]
-    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    state, _, started = completed.stdout.strip().partition(" ")
+    return mark_by_ps(pid)
+
+
+def mark_by_ps(pid: int) -> str:
+    """Return the same on systems without /proc, such as macOS."""
+    # Two options, because macOS takes all that follows the first "=" for the title of one column.
+    command = ["ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)]
+    # Otherwise language and time zone of the shell decide how the time is written.
+    env = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)  # noqa: S603
+    state, _, started = done.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else started.strip()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from devcluster.supervisor import signal_group
 from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
 
@@ -105,8 +106,7 @@ class Supervision:
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to a program and its process group; do nothing if it has ended."""
         if self.exit_code(name) is None and name in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pids[name], number)
+            signal_group(self.pids[name], number)
 
     def own(self, folder: Path) -> None:
         """Remove a folder when all programs have ended, however this process ends."""
@@ -128,8 +128,7 @@ class Supervision:
             self._process.wait(self._grace + 5.0)
         except subprocess.TimeoutExpired:
             for group in (*self.pids.values(), self.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGKILL)
+                signal_group(group, signal.SIGKILL)
             self._process.wait()
 
     def _let_go(self) -> None:

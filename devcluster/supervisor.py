@@ -112,7 +112,7 @@ class _Supervisor:
             code = child.process.poll()
             if code is not None:
                 # Processes that a program left in its group must not outlive it.
-                _signal_group(child.process.pid, signal.SIGKILL)
+                signal_group(child.process.pid, signal.SIGKILL)
                 del self._children[name]
                 _say(did="exit", name=name, code=code)
         if self._detached and not self._children:
@@ -121,19 +121,21 @@ class _Supervisor:
     def _stop(self) -> None:
         now = time.monotonic()
         for child in self._children.values():
-            _signal_group(child.process.pid, child.signal)
+            signal_group(child.process.pid, child.signal)
         for child in self._children.values():
             left = max(0.0, now + child.grace - time.monotonic())
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(left)
-            _signal_group(child.process.pid, signal.SIGKILL)
+            signal_group(child.process.pid, signal.SIGKILL)
             child.process.wait()
         if not self._detached:
             for folder in self._folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _signal_group(group: int, number: int) -> None:
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group, if it has a running process."""
+    # PermissionError: macOS refuses to signal processes that have ended and are not reaped.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 

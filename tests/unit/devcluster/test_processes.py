@@ -1,16 +1,20 @@
 """The supervisor ends every process that it started, however it ends itself."""
 
+import errno
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from devcluster import state
 from devcluster.lock import locked
-from devcluster.state import Group, Process, State, process_mark
+from devcluster.state import Group, Process, State, mark_by_ps, process_mark
 from devcluster.supervision import Supervision, last_lines
 from devcluster.waiting import wait_until
 from reconciler.errors import InvalidSetting, Unavailable
@@ -106,6 +110,51 @@ def test_another_process_under_the_same_id_is_skipped() -> None:
     me = Process(name="a", pid=os.getpid(), mark="started at another time")
     assert not me.running()
     Group(supervisor=me, members=(me,)).stop(1.0)
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="no ps on this machine")
+def test_without_proc_a_process_is_known_by_the_time_that_ps_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # macOS takes all that follows the first "=" for the title of one column.
+    ps = tmp_path / "ps"
+    lines = ("#!/bin/sh", 'case "$*" in *=,*) echo ",lstart="; echo S; exit ;; esac')
+    ps.write_text("\n".join([*lines, f'exec {shutil.which("ps")} "$@"\n']))
+    ps.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with subprocess.Popen(SLEEP) as process:
+        mark = mark_by_ps(process.pid)
+        assert re.search(r"\d\d:\d\d:\d\d", mark)
+        # A later command may run in another shell.
+        monkeypatch.setenv("TZ", "Asia/Kathmandu")
+        monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+        assert mark_by_ps(process.pid) == mark
+        process.kill()
+        wait_until(lambda: not mark_by_ps(process.pid), within=10.0, what="it has ended")
+    assert not mark_by_ps(process.pid)
+
+
+def test_a_group_whose_processes_have_just_ended_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as they are not reaped, macOS answers EPERM, and Linux with success."""
+
+    def killpg(group: int, number: int) -> NoReturn:
+        os.kill(group, number)
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    with Supervision(tmp_path / "supervisor.log") as supervision:
+        supervision.start("a", SLEEP, log=tmp_path / "log")
+        supervision.kill("a")
+        assert supervision.wait_exit("a", 10.0) == -signal.SIGKILL
+        pid = supervision.start("a", SLEEP, log=tmp_path / "log")
+        os.kill(supervision.pid, signal.SIGKILL)
+        Group(
+            supervisor=Process.of("supervisor", supervision.pid),
+            members=(Process.of("a", pid),),
+        ).stop(10.0)
+        assert gone(pid)
 
 
 def test_a_state_is_read_back_as_written(tmp_path: Path) -> None:
