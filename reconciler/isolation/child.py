@@ -8,10 +8,10 @@ pipe, and ends without cleanup.
 import gc
 import os
 import pickle
-import resource
 import signal
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from reconciler.isolation.limits import Limits
@@ -22,6 +22,7 @@ TOO_LARGE: Final = b"l"
 FAULT: Final = b"f"
 """First byte of the answer: VALUE is followed by a pickle, FAULT by a text."""
 _KEPT: Final = 3
+_FILES: Final = Path("/dev/fd")
 _FORKED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -49,9 +50,9 @@ def _detach(pipe: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in _FORKED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     os.closerange(_KEPT, pipe)
-    os.closerange(pipe + 1, most)
+    # The limit of open files is no bound: macOS often has none, and it may be set later.
+    os.closerange(pipe + 1, max(int(file.name) for file in _FILES.iterdir()) + 1)
     # The collector must not walk the parent's objects: each page that is touched is copied.
     gc.freeze()
 

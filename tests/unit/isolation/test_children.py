@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import resource
 import signal
 import socket
 import sys
@@ -79,6 +81,20 @@ async def test_a_child_has_no_file_pipe_or_socket_of_its_parent(tmp_path):
             os.fstat(number)
         for end in pipe:
             os.close(end)
+
+
+async def test_a_child_has_no_file_above_the_limit_of_open_files():
+    """A limit may be set later; and macOS often has none, so that it cannot be the last number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as server:
+        high = fcntl.fcntl(server, fcntl.F_DUPFD_CLOEXEC, 200)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+        try:
+            with pytest.raises(RuntimeError, match="OSError"):
+                await ChildProcesses().evaluate(lambda: os.fstat(high), "a")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            os.close(high)
 
 
 async def test_the_deadline_ends_a_child():
