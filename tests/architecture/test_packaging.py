@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.architecture.conftest import PACKAGES, PRODUCT, ROOT
 
@@ -251,6 +252,24 @@ def test_every_runtime_pin_is_also_a_development_pin() -> None:
 def test_every_dependency_is_pinned() -> None:
     named = {re.split(r"[><=~!; \[]", text)[0].lower() for text in PROJECT["dependencies"]}
     assert named - {pin.partition("==")[0] for pin in pins("run.txt")} == set()
+
+
+@pytest.mark.parametrize("name", ["run.txt", "dev.txt"])
+@pytest.mark.parametrize("system", ["darwin", "linux"])
+@pytest.mark.parametrize("machine", ["x86_64", "arm64", "aarch64"])
+def test_every_machine_has_one_pin_of_each_dependency(
+    name: str, system: str, machine: str
+) -> None:
+    here = {"sys_platform": system, "platform_machine": machine}
+    found = [Requirement(pin) for pin in pins(name)]
+    there = [pin for pin in found if pin.marker is None or pin.marker.evaluate(here)]
+    versions = {pin.name: next(iter(pin.specifier)).version for pin in there}
+    assert len(versions) == len(there)
+    lines = (ROOT / "requirements/limits.in").read_text().splitlines()
+    limits = [line for line in lines if not line.startswith("#")]
+    for limit in map(Requirement, (*limits, *PROJECT["dependencies"])):
+        if limit.marker is None or limit.marker.evaluate(here):
+            assert limit.specifier.contains(versions[limit.name])
 
 
 def test_pages_name_this_version() -> None:
