@@ -4,11 +4,12 @@ Ruff keeps private members of the product out of tests.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.conftest import PACKAGES, relative, sources
+from tests.architecture.conftest import PACKAGES, ROOT, relative, sources
 
 FIXTURE, SETTER = "pytest.fixture", "setattr"
 """A module is parsed only if its text contains one of these."""
@@ -103,3 +104,16 @@ def test_a_parameter_with_the_name_of_a_cluster_fixture_needs_no_cluster(
     namespace: str, request: pytest.FixtureRequest
 ) -> None:
     assert request.node.get_closest_marker("cluster") is None
+
+
+def test_tests_that_need_linux_are_marked() -> None:
+    """`make test` runs on macOS too, without /proc and without executables of hooks."""
+    needing = re.compile(
+        r"/proc/(self|net|\{)|start_hooks|import .*\b(Executables|measured|endure)\b"
+    )
+    unmarked = [
+        relative(path)
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if needing.search(text := path.read_text()) and "linux" not in text.casefold()
+    ]
+    assert unmarked == []

@@ -21,8 +21,9 @@ from tests.attacks.strangers import HEAD, Caller, Stranger, crowd, flood
 from tests.attacks.test_forged_reviews import review
 from tests.attacks.vitals import ALLOWED, WRITTEN, endure, share
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, rule, target
+from tests.linux import linux
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [linux, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 BOMB = "length(join('', map(&to_upper(@), request.object.data.*)))"
 LARGE = {f"k{at}": "x" * 4_000 for at in range(200)}

@@ -8,8 +8,9 @@ from reconciler.api.updaterequest import State
 from tests.attacks.roles import Neighbour, Roles
 from tests.attacks.vitals import WORKED, measured, share
 from tests.faults.rig import Rig, config_map, rule, target
+from tests.linux import linux
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+pytestmark = [linux, pytest.mark.cluster, pytest.mark.timeout(180)]
 
 TRIGGERS = 300
 WORTH = 40

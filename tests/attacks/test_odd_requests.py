@@ -16,8 +16,9 @@ from tests.attacks.vitals import endure
 from tests.faults.rig import CONTROLLER_USER, Rig, config_map, rule, target
 from tests.fuzz.fuzzing import samples
 from tests.fuzz.pipeline import REQUESTS_OF_ANY_SHAPE
+from tests.linux import linux
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [linux, pytest.mark.cluster, pytest.mark.timeout(300)]
 
 COUNT = 300
 ADMISSION_USER = "system:serviceaccount:kyverno:kyverno-admission-controller"

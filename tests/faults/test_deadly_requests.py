@@ -8,8 +8,9 @@ from devcluster.programs import CONTROLLER
 from reconciler.api.updaterequest import Reason, State, UpdateRequest
 from reconciler.requests.lifecycle import MOST_INTERRUPTIONS
 from tests.faults.rig import Rig, config_map, rule, target
+from tests.linux import linux
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = [linux, pytest.mark.cluster, pytest.mark.timeout(240)]
 
 DATA = {f"k{at}": "x" for at in range(8)}
 TENFOLD = f"[{', '.join(['@'] * 10)}][]"

@@ -25,6 +25,9 @@ from reconciler.installation import BESIDE
 from tests.architecture.conftest import ROOT
 from tests.attacks.test_deep_objects import definition
 from tests.faults.rig import SHORT_LEASE
+from tests.linux import linux
+
+pytestmark = linux
 
 PODS = """#!/usr/bin/env bash
 if [[ $1 == "--config" ]] ; then

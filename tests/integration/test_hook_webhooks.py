@@ -12,10 +12,11 @@ from devcluster.parts import HOST, free_ports
 from reconciler.errors import ClusterError
 from tests.architecture.conftest import ROOT
 from tests.integration.test_hook_executables import Runner, ready, runner
+from tests.linux import linux
 
 __all__ = ["runner"]
 
-pytestmark = pytest.mark.cluster
+pytestmark = [linux, pytest.mark.cluster]
 
 VALIDATING = """#!/bin/bash
 if [[ $1 == "--config" ]] ; then

@@ -8,6 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reconciler.cli.main import retrofit
+from tests.linux import linux
+
+pytestmark = linux
 
 RULES = "rules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}]"
 VALIDATING = f"""

@@ -14,6 +14,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli.main import retrofit
+from tests.linux import linux
+
+pytestmark = linux
 
 POD = """
 apiVersion: v1

@@ -24,7 +24,10 @@ from reconciler.services.hooks.answering import (
     Verdict,
 )
 from reconciler.services.hooks.snapshots import HookSnapshots
+from tests.linux import linux
 from tests.unit.execution.conftest import script
+
+pytestmark = linux
 
 REF = PolicyRef(
     api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="hook.sh"

@@ -16,8 +16,11 @@ from reconciler.execution.environment import clean_environment
 from reconciler.execution.executables import Answer, Executables
 from reconciler.execution.process import HookProcess
 from reconciler.execution.workspace import clear
+from tests.linux import linux
 from tests.unit.execution.conftest import SECONDS, script
 from tests.unit.services.conftest import until
+
+pytestmark = linux
 
 MIB = 1024 * 1024
 

@@ -10,7 +10,10 @@ from reconciler.execution.runs import ExecutableRuns, RunLabels
 from reconciler.hooks.config import load_config
 from reconciler.hooks.metrics import HookMetrics
 from reconciler.hooks.ports import HookRef, RunFailure, RunResult
+from tests.linux import linux
 from tests.unit.execution.conftest import SECONDS, script
+
+pytestmark = linux
 
 REF = PolicyRef(
     api_version="kube-retrofit.dev/v1alpha1", kind="Hook", namespace="shop", name="some.hook.sh"

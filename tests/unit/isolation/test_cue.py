@@ -16,6 +16,7 @@ from reconciler.errors import Invalid, InvalidPolicy, InvalidSetting, Unavailabl
 from reconciler.isolation.cue import CueCommand, CueLimits, NoCue, WithCue, cue_at
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.memory.loader import MemoryLoader
+from tests.linux import linux
 
 LOAD = CueLoad(source="patches: []", data='{"object": {"a": "canary"}}', output="patches")
 PATIENT = CueLimits(seconds=30.0, answer=1000)
@@ -49,6 +50,7 @@ class TestProcess:
         where = await standing_in('printf "\\"%s\\"" "$PWD"', PATIENT).evaluate(LOAD)
         assert not Path(where).exists()
 
+    @linux
     async def test_a_command_over_its_time_is_killed_with_its_children(
         self, standing_in, tmp_path
     ):

@@ -10,6 +10,7 @@ from reconciler.execution.executables import Executables
 from reconciler.execution.workspace import clear
 from reconciler.isolation.jq import JqWorkers
 from reconciler.runner.finding import FoundHooks, find_hooks
+from tests.linux import linux
 
 
 @pytest.fixture
@@ -52,6 +53,7 @@ def folder(tmp_path: Path, jq: JqWorkers) -> Folder:
     return Folder(tmp_path, jq)
 
 
+@linux
 async def test_a_hook_is_registered_with_the_configuration_that_it_prints(folder: Folder) -> None:
     folder.put("a/one.sh", "configVersion: v1\nonStartup: 1")
     folder.put("two.sh", '{"configVersion": "v1", "schedule": [{"crontab": "0 3 * * *"}]}')
@@ -78,6 +80,7 @@ def hook(name: str, spec: dict[str, object]) -> dict[str, object]:
     }
 
 
+@linux
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -128,6 +131,7 @@ async def test_a_hook_that_is_no_longer_executable_is_refused(folder: Folder) ->
     assert folder.said == [f"b.sh is skipped: {reason}", f"c/common.sh is skipped: {reason}"]
 
 
+@linux
 async def test_a_second_hook_with_the_same_webhook_name_is_refused(folder: Folder) -> None:
     text = f"configVersion: v1\nkubernetesValidating: [{{name: a.b.c, {RULES}}}]"
     folder.put("one.sh", text)

@@ -102,9 +102,9 @@ def test_settings_without_effect_are_reported() -> None:
 
 
 def test_an_unusable_folder_ends_the_program_with_one_line(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["start", "--tmp-dir", "/proc/none", "--listen-port", "0"])
+    done = CliRunner().invoke(main, ["start", "--tmp-dir", "/dev/null/none", "--listen-port", "0"])
     assert done.exit_code == 1
-    assert done.stderr.startswith("Error: temporary files cannot be kept in /proc/none")
+    assert done.stderr.startswith("Error: temporary files cannot be kept in /dev/null/none")
 
 
 def test_the_times_of_the_lease_must_be_in_order() -> None:

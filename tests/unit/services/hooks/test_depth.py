@@ -17,7 +17,7 @@ from tests.unit.services.hooks.test_endings import SEEDS, create, hook
 from tests.unit.services.hooks.world import LABELS, Ending, LabelsByJq, World, process, until
 
 TOO_DEEP = 100_000
-"""Levels that no version of Python compares: up to 3.11 a few hundred are too many, later 10,000."""
+"""Levels that no Python compares: up to 3.11, a few hundred are too many, later 10,000."""
 MADE = {"foreach": "contexts[?type=='Event']", "operations": [create("made")]}
 
 
