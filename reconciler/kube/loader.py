@@ -206,9 +206,12 @@ def _trust(ca_bundle: str, host: str) -> ssl.SSLContext | None:
     if not ca_bundle:
         return None
     try:
-        return ssl.create_default_context(cadata=ca_bundle)
+        context = ssl.create_default_context(cadata=ca_bundle)
     except (ssl.SSLError, TypeError, ValueError) as error:
         raise Invalid(f"service {host}: caBundle holds no certificates in PEM") from error
+    # As for the API server (`load_credentials`).
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 async def _fetch(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -144,6 +145,19 @@ async def open_client(
 @pytest.fixture
 async def client(open_client: Callable[..., Awaitable[Client]]) -> Client:
     return await open_client()
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Python refuses by default what Python refuses from 3.13 on."""
+    default = ssl.create_default_context
+
+    def stricter(*args: Any, **options: Any) -> ssl.SSLContext:
+        context = default(*args, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", stricter)
 
 
 @pytest.fixture

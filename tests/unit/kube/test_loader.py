@@ -16,7 +16,7 @@ from reconciler.kube.client import Client
 from reconciler.kube.loader import KubeLoader
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.serving.pki import Pair, make_ca, make_serving
-from tests.https import HOST, serve_https
+from tests.https import HOST, serve_https, without_identifiers
 from tests.unit.kube.conftest import Api
 
 NOW = SystemClock().now()
@@ -315,6 +315,17 @@ class TestCertificates:
     async def test_the_bundle_of_the_policy_is_trusted(self, loader, ca, url):
         load = ServiceLoad(method="GET", url=url, ca_bundle=ca.certificate.decode())
         assert await loader.load(load) == {"ok": True}
+
+    @pytest.mark.usefixtures("strict")
+    async def test_a_ca_without_key_identifiers_is_trusted(self, api, loader):
+        pair = without_identifiers()
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", api.handle)
+        api.answer("GET /answer", {"ok": True})
+        async with serve_https(app, pair) as address:
+            bundle = pair.bundle.decode()
+            load = ServiceLoad(method="GET", url=f"{address}/answer", ca_bundle=bundle)
+            assert await loader.load(load) == {"ok": True}
 
     async def test_a_certificate_of_another_ca_is_not_trusted(self, api, loader, url):
         other = make_ca(NOW).certificate.decode()

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -16,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError, InvalidSetting
 from reconciler.kube.client import connect
+from tests.https import serve_https, without_identifiers
 
 CONFIG = """
 apiVersion: v1
@@ -116,6 +118,28 @@ async def said(folder: Path, server: str) -> str:
 async def test_an_untrusted_certificate_is_reported(tmp_path: Path, untrusted: str) -> None:
     text = await said(tmp_path, untrusted)
     assert text.endswith("(its certificate is not trusted: self-signed certificate)")
+
+
+@pytest.mark.usefixtures("strict")
+async def test_a_cluster_whose_ca_has_no_key_identifiers_is_trusted(tmp_path: Path) -> None:
+    pair = without_identifiers()
+    (tmp_path / "ca.crt").write_bytes(pair.bundle)
+    app = web.Application()
+
+    async def version(_: web.Request) -> web.Response:
+        return web.json_response({"major": "1"})
+
+    app.router.add_get("/version", version)
+    async with serve_https(app, pair) as address:
+        file = tmp_path / "kubeconfig"
+        trusting = f"certificate-authority: {tmp_path}/ca.crt"
+        server = f'server: "{address}", {trusting}'
+        file.write_text(CONFIG.replace('server: "https://SERVER"', server))
+        client = await connect(str(file))
+        try:
+            assert await client.request("GET", "/version", repeat=False) == b'{"major": "1"}'
+        finally:
+            await client.close()
 
 
 async def test_a_port_without_tls_is_reported(tmp_path: Path, plain: str) -> None:
