@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import pwd
 import re
 import shutil
 from collections.abc import Mapping
@@ -84,10 +85,20 @@ def _found(pattern: str, text: str) -> str:
 
 
 def cache_root(environ: Mapping[str, str]) -> Path:
-    """Return the folder for built and downloaded programs, the same on every system."""
-    home = Path(environ.get("HOME", "~")).expanduser()
-    base = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "kube-retrofit" / "control-plane"
+    """Return the folder for built and downloaded programs, the same on every system.
+
+    Raises:
+        InvalidSetting: Neither a variable nor an account says where it is.
+    """
+    base = environ.get("XDG_CACHE_HOME")
+    if not base:
+        try:
+            home = environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            raise InvalidSetting("this user has no home: set HOME, or XDG_CACHE_HOME") from None
+        base = f"{home}/.cache"
+    # Programs that are built there run in other folders.
+    return Path(base).absolute() / "kube-retrofit" / "control-plane"
 
 
 def in_folder(folder: Path, origin: str) -> Binaries | None:
@@ -148,10 +159,13 @@ def locate(environ: Mapping[str, str], source: Source) -> Binaries | Path | None
     If the result is a path, it is the kubeconfig of a cluster that runs elsewhere.
 
     Raises:
-        InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.
+        InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable, or there is no home.
     """
+    there = named(environ)
+    if there:
+        return there
     cached = cache_root(environ) / source.key
-    return named(environ) or in_folder(cached, str(cached)) or installed(environ)
+    return in_folder(cached, str(cached)) or installed(environ)
 
 
 def _runs(path: Path) -> bool:

@@ -186,7 +186,9 @@ def _source(kubeconfig: str, context: str) -> tuple[str, _Read]:
     if not kubeconfig and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return "the ServiceAccount's token", _read_account
     places = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    named = [Path(place).expanduser() for place in places.split(os.pathsep) if place]
+    # Unlike pathlib, this leaves "~" for a user who has no home.
+    spelled = map(os.path.expanduser, places.split(os.pathsep))
+    named = [Path(place) for place in spelled if place]
     files = [file for file in named if file.is_file()]
     if not files:
         raise InvalidSetting(

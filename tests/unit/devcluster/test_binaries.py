@@ -1,6 +1,8 @@
 """The sources of the control plane's binaries, in order of precedence."""
 
+import pwd
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,10 @@ SOURCE = Source(
     system="linux",
     machine="amd64",
 )
+
+
+def no_account(number: int) -> NoReturn:
+    raise KeyError(f"getpwuid(): uid not found: {number}")
 
 
 def programs(folder: Path, *names: str) -> Path:
@@ -80,6 +86,20 @@ def test_the_cache_of_another_version_is_not_used(environ: dict[str, str]) -> No
 def test_without_xdg_the_cache_is_in_the_home_folder(tmp_path: Path) -> None:
     root = binaries.cache_root({"HOME": str(tmp_path)})
     assert root == tmp_path / ".cache/kube-retrofit/control-plane"
+
+
+def test_without_a_home_folder_the_variables_that_set_one_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may run under a number that no account has."""
+
+    monkeypatch.setattr(pwd, "getpwuid", no_account)
+    monkeypatch.delenv("HOME")
+    for environ in ({}, {"HOME": ""}):
+        with pytest.raises(InvalidSetting, match="set HOME, or XDG_CACHE_HOME"):
+            binaries.locate(environ, SOURCE)
+    folder = str(programs(tmp_path, *NEEDED))
+    assert binaries.locate({"RETROFIT_CONTROL_PLANE": folder}, SOURCE)
 
 
 @pytest.mark.parametrize("missing", NEEDED)

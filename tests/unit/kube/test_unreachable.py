@@ -1,11 +1,13 @@
 """The errors for a server that does not answer and for an unusable kubeconfig."""
 
+import pwd
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from aiohttp import web
@@ -150,6 +152,21 @@ async def test_a_port_without_tls_is_reported(tmp_path: Path, plain: str) -> Non
 async def test_a_host_name_that_cannot_be_resolved_is_reported(tmp_path: Path) -> None:
     text = await said(tmp_path, "nobody.invalid:6443")
     assert text.endswith("does not answer (its name is not known)")
+
+
+async def test_without_a_home_folder_there_is_no_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A container may run under a number that no account has."""
+
+    def getpwuid(number: int) -> NoReturn:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+    for name in ("HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidSetting, match=r"there is no kubeconfig ~/\.kube/config"):
+        await connect("")
 
 
 async def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
