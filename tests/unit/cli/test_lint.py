@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+import reconciler
 from reconciler.cli.lint.command import namespaced
 from reconciler.cli.lint.positions import Position
 from reconciler.cli.lint.report import Row, as_text
@@ -363,11 +364,14 @@ def test_the_page_and_sarif_list_every_code() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "lint.md").read_text()
     table = page.partition("## Codes")[2].partition("##")[0]
     listed = re.findall(r"^\| `([a-z-]+)` ", table, re.MULTILINE)
-    package = Path(finding.__file__).parent
-    sources = [file.read_text() for file in package.glob("*.py")]
-    reported = {code for text in sources for code in re.findall(r'code="([a-z-]+)"', text)}
+    package = Path(reconciler.__file__).parent
+    folders = ("dialects", "services/authoring", "cli/lint")
+    files = [file for folder in folders for file in (package / folder).rglob("*.py")]
+    text = "".join(file.read_text() for file in files if file.name != "rules.py")
+    reported = set(re.findall(r'(?:code=|\b(?:refusal|warning|note)\(\s*)"([a-z-]+)"', text))
     assert listed == list(RULES)
     assert reported <= RULES.keys()
+    assert {code for code in RULES if f'"{code}"' not in text} == set()
 
 
 HOOK = """
