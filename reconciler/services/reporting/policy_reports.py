@@ -344,8 +344,11 @@ class Reports(WarnsOnce):
         self._waiting += len(changes) - before
 
     def _open(self, namespace: str) -> _Pending:
-        due = max(self.clock.monotonic() + _FIRST, self._next.get(namespace, 0.0))
-        return self._pending.setdefault(namespace, _Pending(due))
+        pending = self._pending.get(namespace)
+        if pending is None:
+            due = max(self.clock.monotonic() + _FIRST, self._next.get(namespace, 0.0))
+            pending = self._pending[namespace] = _Pending(due)
+        return pending
 
     def _rest(self, namespace: str, took: float) -> None:
         """Postpone the next write of a report, the longer the more its last write cost."""

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from reconciler.api.meta import Object, PolicyRef
 from reconciler.api.policystatus import (
+    Figures,
     PolicyProgress,
     Running,
     observed_generation,
@@ -284,11 +285,11 @@ def _with(running: Running, spec: RequestSpec, status: RequestStatus) -> Running
     permissions = running.permissions
     if grant and grant not in permissions:
         permissions = tuple(sorted((*permissions, grant)))
+    # Most waiting requests have no results yet, and a sum costs as much as all the rest here.
+    part = share(spec, status)
+    figures = running.figures if part == Figures() else running.figures + part
     running = replace(
-        running,
-        pending=running.pending + 1,
-        figures=running.figures + share(spec, status),
-        permissions=permissions,
+        running, pending=running.pending + 1, figures=figures, permissions=permissions
     )
     if not spec.sweep:
         return running
