@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.dialects.finding import Finding, Level, Scope, invalid
+from reconciler.dialects.finding import Finding, Level, Scope, invalid, refusal, warning
 from reconciler.dialects.registry import (
     CompiledEntry,
     ResourceSource,
@@ -76,7 +76,7 @@ def entry_refusals(entry: CompiledEntry, protection: Protection) -> Iterator[Fin
     else:
         return
     if reason:
-        yield Finding(level=Level.ERROR, code="protected-call", location=location, text=reason)
+        yield refusal("protected-call", location, reason)
 
 
 def find_errors(error: InvalidPolicy) -> tuple[Finding, ...]:
@@ -117,9 +117,9 @@ def find_surprises(
 
 
 def _not_acted_on(warnings: Iterable[str]) -> Iterator[Finding]:
-    for warning in warnings:
-        location, _, text = warning.partition(": ")
-        yield Finding(level=Level.WARNING, code="not-acted-on", location=location, text=text)
+    for said in warnings:
+        location, _, text = said.partition(": ")
+        yield warning("not-acted-on", location, text)
 
 
 def _position(finding: Finding) -> Any:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from reconciler.api.meta import Object
-from reconciler.dialects.finding import Finding, Level, invalid
+from reconciler.dialects.finding import Finding, invalid, refusal, warning
 from reconciler.errors import InvalidPolicy
 from reconciler.hooks.bindings import ADDED, MAIN_QUEUE, KubernetesBinding
 from reconciler.hooks.crontab import parse_crontab
@@ -56,13 +56,12 @@ def _shared_queue(hook: DeclaredHook) -> Iterator[Finding]:
     }
     for place, queue in queues.items():
         if queue == MAIN_QUEUE:
-            yield Finding(
-                level=Level.WARNING,
-                code="shared-queue",
-                location=f"spec.{place}",
-                text=f"the hook runs at most every {pace.interval:g} s, and while it waits, all"
+            yield warning(
+                "shared-queue",
+                f"spec.{place}",
+                f"the hook runs at most every {pace.interval:g} s, and while it waits, all"
                 f" other hooks in queue {MAIN_QUEUE} wait too",
-                cure="give it a queue of its own",
+                "give it a queue of its own",
             )
 
 
@@ -70,12 +69,11 @@ def _never_due(hook: DeclaredHook) -> Iterator[Finding]:
     for index, binding in enumerate(hook.config.schedules):
         location = f"spec.schedule[{index}].crontab"
         if parse_crontab(binding.crontab, location=location).next(_ANY_DAY) is None:
-            yield Finding(
-                level=Level.WARNING,
-                code="never-due",
-                location=location,
-                text=f"no time matches {binding.crontab!r}, so this schedule is never due",
-                cure="name a day that exists in its month",
+            yield warning(
+                "never-due",
+                location,
+                f"no time matches {binding.crontab!r}, so this schedule is never due",
+                "name a day that exists in its month",
             )
 
 
@@ -85,15 +83,11 @@ def _protected(hook: DeclaredHook, guard: Protection) -> Iterator[Finding]:
         namespace = hook.confined_to or target.namespace
         plain = is_plain(target.api_version) and is_plain(namespace)
         if plain and (reason := guard.of_api_version(target.api_version, namespace)):
-            yield _refusal("protected-target", location, reason)
+            yield refusal("protected-target", location, reason)
         operation = OperationType(text["operation"])
         patch = text.get("mergePatch") or text.get("jsonPatch")
         for field in sorted(patched_metadata(operation, patch, guard.guarded)):
-            yield _refusal("guarded-metadata", location, guard.of_field(field))
-
-
-def _refusal(code: str, location: str, reason: str) -> Finding:
-    return Finding(level=Level.ERROR, code=code, location=location, text=reason)
+            yield refusal("guarded-metadata", location, guard.of_field(field))
 
 
 def _loops(hook: DeclaredHook) -> Iterator[Finding]:
@@ -104,13 +98,12 @@ def _loops(hook: DeclaredHook) -> Iterator[Finding]:
             continue
         for binding in hook.config.kubernetes:
             if ADDED in binding.events and _may_see(hook, binding, text, obj):
-                yield Finding(
-                    level=Level.WARNING,
-                    code="may-loop",
-                    location=f"spec.run.operations[{index}].object",
-                    text=f"binding {binding.name!r} sees the {obj['kind']} created here as Added,"
+                yield warning(
+                    "may-loop",
+                    f"spec.run.operations[{index}].object",
+                    f"binding {binding.name!r} sees the {obj['kind']} created here as Added,"
                     " so the hook runs again for it",
-                    cure="label the objects that the binding is for, and select the label in"
+                    "label the objects that the binding is for, and select the label in"
                     " labelSelector",
                 )
 

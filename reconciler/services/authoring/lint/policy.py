@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from reconciler.api.meta import ANNOTATION_ALL_KINDS, PREFIX, Object, own_namespaces
-from reconciler.dialects.finding import Finding, Level, Scope, invalid
+from reconciler.dialects.finding import Finding, Scope, invalid, note, refusal, warning
 from reconciler.dialects.registry import dialect_of
 from reconciler.engine.program import FAIL, IGNORE, CompiledPolicy, Phase, Program
 from reconciler.engine.values.wildcard import has_wildcard
@@ -22,12 +22,11 @@ def limit_findings(policy: Object) -> Iterator[Finding]:
     for name in unread(policy):
         if name in of_language:
             continue
-        yield Finding(
-            level=Level.WARNING,
-            code="unknown-annotation",
-            location=place_of(name),
-            text="nothing reads this annotation",
-            cure=f"the known annotations under {PREFIX} are {KNOWN}",
+        yield warning(
+            "unknown-annotation",
+            place_of(name),
+            "nothing reads this annotation",
+            f"the known annotations under {PREFIX} are {KNOWN}",
         )
     try:
         limits = parse_limits(policy)
@@ -35,12 +34,11 @@ def limit_findings(policy: Object) -> Iterator[Finding]:
         yield invalid(error)
         return
     if limits.promote and not limits.canary:
-        yield Finding(
-            level=Level.NOTE,
-            code="promote-without-canary",
-            location=place_of(PROMOTE),
-            text="there are no canaries to promote",
-            cure=f"add the annotation {CANARY}, or remove this one",
+        yield note(
+            "promote-without-canary",
+            place_of(PROMOTE),
+            "there are no canaries to promote",
+            f"add the annotation {CANARY}, or remove this one",
         )
 
 
@@ -56,13 +54,12 @@ def unread_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findin
     """Yield the rules that would have to read as the account before an object is stored."""
     rules = [item.rule for item in compiled.in_phase(Phase.ADMISSION) if _reads_itself(item)]
     if rules and named_account(policy) is not None:
-        yield Finding(
-            level=Level.WARNING,
-            code="entry-at-admission",
-            location=PLACE,
-            text="nothing is read as the policy's account before an object is stored: every"
+        yield warning(
+            "entry-at-admission",
+            PLACE,
+            "nothing is read as the policy's account before an object is stored: every"
             f" request for which {', '.join(rules)} reads a context entry will fail",
-            cure="move rules without mutate.targets that read something to another policy",
+            "move rules without mutate.targets that read something to another policy",
         )
 
 
@@ -78,26 +75,23 @@ def kind_findings(program: Program, scope: Scope) -> Iterator[Finding]:
     place = program.origin.selection
     for selector in (item.selector for item in program.match.kinds()):
         if selector.is_every_kind and not selector.subresource.strip("*"):
-            yield Finding(
-                level=Level.WARNING,
-                code="every-kind",
-                location=place,
-                text="the rule matches every kind, so every write in the cluster waits for the"
-                " webhook",
-                cure="name the kinds that can trigger it",
+            yield warning(
+                "every-kind",
+                place,
+                "the rule matches every kind, so every write in the cluster waits for the webhook",
+                "name the kinds that can trigger it",
             )
             continue
         group, version = selector.group, selector.version
         api_version = f"{group}/{version}" if group and version != "*" else version
         if program.origin.namespace and scope(api_version, selector.kind) is False:
-            yield Finding(
-                level=Level.ERROR,
-                code="cluster-kind-in-policy",
-                location=place,
-                text=f"{selector.kind} is cluster-scoped; the {program.origin.policy.kind} applies"
+            yield refusal(
+                "cluster-kind-in-policy",
+                place,
+                f"{selector.kind} is cluster-scoped; the {program.origin.policy.kind} applies"
                 f" only to objects in its namespace {program.origin.namespace}, so this kind never"
                 " matches",
-                cure="remove the kind, or write the rule as a policy for the whole cluster",
+                "remove the kind, or write the rule as a policy for the whole cluster",
             )
 
 
@@ -105,13 +99,12 @@ def lost_findings(policy: CompiledPolicy, program: Program) -> Iterator[Finding]
     """Yield why catch-up cannot find triggers that a rule loses with failurePolicy Ignore."""
     reason = why_lost(policy, program) if policy.failure_policy == IGNORE else ""
     if reason:
-        yield Finding(
-            level=Level.NOTE,
-            code="no-catch-up",
-            location=program.origin.location,
-            text="with failurePolicy Ignore, a trigger of this rule that could not be recorded is"
+        yield note(
+            "no-catch-up",
+            program.origin.location,
+            "with failurePolicy Ignore, a trigger of this rule that could not be recorded is"
             f" lost, because it cannot be found afterwards: {reason}",
-            cure="set failurePolicy: Fail where no trigger may be lost",
+            "set failurePolicy: Fail where no trigger may be lost",
         )
 
 
@@ -129,13 +122,12 @@ def lockout_findings(policy: Object, compiled: CompiledPolicy) -> Iterator[Findi
         return
     for program in compiled.programs:
         if _matches_everything(program):
-            yield Finding(
-                level=Level.ERROR,
-                code="all-kinds-fail",
-                location=program.origin.selection,
-                text="with failurePolicy Fail, a rule for all kinds in all namespaces blocks all"
+            yield refusal(
+                "all-kinds-fail",
+                program.origin.selection,
+                "with failurePolicy Fail, a rule for all kinds in all namespaces blocks all"
                 " writes in the cluster while retrofit-admission does not answer",
-                cure="name the kinds or namespaces, set the failure policy Ignore, or add the"
+                "name the kinds or namespaces, set the failure policy Ignore, or add the"
                 f" annotation {ANNOTATION_ALL_KINDS}: {_CONSENT}",
             )
 
@@ -152,12 +144,11 @@ def protected_targets(program: Program, protection: Protection) -> Iterator[Find
     for target in () if program.targets is None else program.targets.target_rights():
         for namespace in target.namespaces:
             if reason := protection.of_api_version(target.api_version, namespace):
-                yield Finding(
-                    level=Level.ERROR,
-                    code="protected-target",
-                    location=target.location,
-                    text=reason,
-                    cure="the controller refuses it too, whatever rights are granted",
+                yield refusal(
+                    "protected-target",
+                    target.location,
+                    reason,
+                    "the controller refuses it too, whatever rights are granted",
                 )
                 break
 
@@ -168,10 +159,9 @@ def protected_objects(program: Program, protection: Protection) -> Iterator[Find
     namespaces = (home,) if home else program.match.namespaces or ()
     reasons = [protection.of_admission(namespace) for namespace in namespaces]
     if reasons and all(reasons):
-        yield Finding(
-            level=Level.WARNING,
-            code="protected-object",
-            location=program.origin.selection,
-            text=f"the rule changes nothing: {reasons[0]}",
-            cure="match other namespaces, or remove the rule",
+        yield warning(
+            "protected-object",
+            program.origin.selection,
+            f"the rule changes nothing: {reasons[0]}",
+            "match other namespaces, or remove the rule",
         )
