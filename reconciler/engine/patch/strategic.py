@@ -143,9 +143,15 @@ class _Merge:
             merged = self._fields(patch.trim(old, _place(path)), patch.fields, schema, path)
         for key, order in patch.order.items():
             if isinstance(merged.get(key), list):
-                lists = merged[key], old.get(key) or [], patch.fields.get(key) or []
-                field_schema = schema.field(key) if schema else None
-                merged = {**merged, key: _ordered(*lists, order, field_schema, (*path, key))}
+                listed = _ordered(
+                    merged[key],
+                    order,
+                    old=old.get(key) or [],
+                    patch=patch.fields.get(key) or [],
+                    schema=schema.field(key) if schema else None,
+                    path=(*path, key),
+                )
+                merged = {**merged, key: listed}
         return old if equal(old, merged) else merged
 
     def _list(self, old: list[Any], patch: list[Any], schema: Schema | None, path: Path) -> Any:
@@ -178,11 +184,12 @@ class _Merge:
         return merged
 
 
-def _ordered(  # noqa: PLR0917 - the list in three states
+def _ordered(
     merged: list[Any],
+    order: list[Any],
+    *,
     old: list[Any],
     patch: list[Any],
-    order: list[Any],
     schema: Schema | None,
     path: Path,
 ) -> list[Any]:
