@@ -34,6 +34,8 @@ kind: ConfigMap
 metadata: {name: c, namespace: a}
 data: {a: b}
 """
+# ** within a name is no pattern before Python 3.13; from then on it is one.
+WILD = "no file fits" if sys.version_info >= (3, 13) else "cannot be read:"
 TARGET = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n"
 TEST = """\
 apiVersion: cli.kyverno.io/v1alpha1
@@ -405,7 +407,7 @@ def test_a_missing_kubeconfig_is_reported_in_one_line() -> None:
         (
             "",
             ["apply", "policy.yaml", "-r", "objects/**.yaml"],
-            "objects/**.yaml: ",
+            f"objects/**.yaml: {WILD}",
         ),
         (OBJECT, ["explain", "FILE"], "FILE: no policy found"),
         ("", ["explain", "n" * 300], f"{'n' * 300}: cannot be read: File name too long"),
