@@ -56,7 +56,7 @@ def resource_filters(case: Case) -> None:
     """A filter without a kind, which matches nothing in the reference, is refused here."""
     wanted = case.wanted["want"] or []
     try:
-        found = parse_resources(case.given.part("args")["in"])
+        found = parse_resources(case.given.part("args")["in"]).written
     except InvalidSetting:
         assert not all(wanted)
         return

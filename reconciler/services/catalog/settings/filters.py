@@ -6,7 +6,7 @@ names, where a leading ``!`` includes a name again.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,6 +58,32 @@ class ResourceFilter:
         )
 
 
+class ResourceFilters:
+    """Resource filters, indexed so that one look-up excludes most of them.
+
+    Attributes:
+        written: All of them in the order of the text, after those that always apply.
+    """
+
+    __slots__ = ("_any_kind", "_by_kind", "written")
+
+    def __init__(self, filters: Sequence[ResourceFilter]) -> None:
+        self.written = tuple(filters)
+        named = frozenset[str]().union(*(item.kind.names or () for item in filters))
+        self._by_kind = {
+            kind: tuple(item for item in filters if kind in (item.kind.names or (kind,)))
+            for kind in named
+        }
+        self._any_kind = tuple(item for item in filters if item.kind.names is None)
+
+    def first(self, subject: Subject) -> ResourceFilter | None:
+        """Return the first filter that matches an object, None if none does."""
+        for item in self._by_kind.get(subject.kind, self._any_kind):
+            if item.fits(subject):
+                return item
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameList:
     """Name patterns; those in ``again`` (written with ``!``) override those in ``out``.
@@ -82,7 +108,7 @@ class NameList:
 class Filters:
     """Resource filters and user exclusions; roles are written as ``namespace:name``."""
 
-    resources: tuple[ResourceFilter, ...]
+    resources: ResourceFilters
     usernames: NameList
     groups: NameList
     roles: NameList
@@ -107,11 +133,12 @@ class Filters:
 
     def filter(self, subject: Subject) -> bool:
         """Return whether an object is excluded, regardless of the user."""
-        return any(item.fits(subject) for item in self.resources)
+        return self.resources.first(subject) is not None
 
     def fitting(self, subject: Subject) -> str:
         """Return the first resource filter that matches an object, as written, or empty."""
-        return next((item.text for item in self.resources if item.fits(subject)), "")
+        found = self.resources.first(subject)
+        return "" if found is None else found.text
 
     def covering(self, listing: Listing, kind: KindSelector) -> tuple[str, ...]:
         """Return the resource filters that together exclude all objects of a kind from a rule.
@@ -166,7 +193,7 @@ def default_filters(own_namespace: str) -> Filters:
     )
 
 
-def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
+def parse_resources(text: str) -> ResourceFilters:
     """Parse resource filters and add those that always apply.
 
     Raises:
@@ -175,7 +202,7 @@ def parse_resources(text: str) -> tuple[ResourceFilter, ...]:
     rest = _GROUP.sub("", text).strip(" \t\n,")
     if rest:
         raise InvalidSetting(f"{rest!r} is outside of brackets: {_FORM}")
-    return tuple(_parse_resource(item) for item in _GROUP.findall(_ALWAYS + text))
+    return ResourceFilters([_parse_resource(item) for item in _GROUP.findall(_ALWAYS + text)])
 
 
 def parse_names(text: str) -> NameList:

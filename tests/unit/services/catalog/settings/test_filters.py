@@ -119,6 +119,24 @@ def test_each_key_of_the_settings_excludes_by_one_property_of_the_user(key, send
     assert not filters.why_excluded(subject(**others))
 
 
+@pytest.mark.parametrize(
+    ("kind", "namespace", "text"),
+    [
+        ("Pod", "quiet", "[*/*,quiet,*]"),
+        ("Pod", "team-a", "[Pod,team-a,*]"),
+        ("Secret", "team-a", "[Se*,*,*]"),
+        ("Service", "quiet", "[*/*,quiet,*]"),
+        ("ConfigMap", "team-a", ""),
+    ],
+)
+def test_the_first_filter_of_the_text_that_matches_is_named(kind, namespace, text):
+    filters = parse_filters(
+        resources="[*/*,quiet,*][Pod,quiet,*][Pod,team-a,*][Se*,*,*][Secret,*,*]"
+    )
+    found = filters.fitting(subject(kind=kind, namespace=namespace))
+    assert found == text
+
+
 def test_filters_match_a_target_by_kind_namespace_and_name():
     filters = parse_filters(resources="[Deployment,team-a,*][Namespace,kube-*,*][Pod/status,*,*]")
     deployment = Kind(
