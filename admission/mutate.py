@@ -13,7 +13,6 @@ from admission.decide import AdmissionResponse
 from admission.failures import RuleFailures
 from admission.lookup import Address, RequestedRules, RuleLookup, is_standing
 from reconciler.clock import Deadline
-from reconciler.engine.chain import StepResult
 from reconciler.engine.match.scopes import Pair
 from reconciler.engine.program import Phase, Program
 from reconciler.errors import ClusterError
@@ -86,8 +85,10 @@ class MutateWebhook:
             self.events.changed(requested.request, admitted.changed)
             for result in admitted.changed:
                 self.audit.changed(requested.request, result.policy, result.rule)
-            # With many rules that takes a while, and the sender of the request waits.
-            asyncio.get_running_loop().call_soon(self._count, admitted.changed)
+            # With many rules that takes a while, and the sender of the request waits. Only names:
+            # the results hold the object, whose place in memory is free once this returns.
+            changes = [(item.policy.key, item.rule) for item in admitted.changed]
+            asyncio.get_running_loop().call_soon(self._count, changes)
         warnings = [
             f"policy {result.policy.key}.{result.rule}: {result.message}"
             for result in admitted.changed
@@ -95,7 +96,6 @@ class MutateWebhook:
         ]
         return AdmissionResponse(warnings=(*warnings, *failed.warnings), patch=admitted.patch)
 
-    def _count(self, changed: Iterable[StepResult]) -> None:
-        for result in changed:
-            labels = self.metrics.labels.rule(result.policy.key, result.rule)
-            self.metrics.mutations.of(*labels).inc()
+    def _count(self, changes: Iterable[tuple[str, str]]) -> None:
+        for names in changes:
+            self.metrics.mutations.of(*self.metrics.labels.rule(*names)).inc()

@@ -170,7 +170,7 @@ class World:
             randbelow=lambda _: 0,
             readings=readings or Readings(),
         )
-        mutations = MutateWebhook(
+        self.mutations = mutations = MutateWebhook(
             lookup=lookup,
             admit=admit,
             metrics=self.metrics,

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from admission.lookup import Address
 from reconciler.api.meta import Object
+from reconciler.clock import Deadline, SystemClock
 from reconciler.engine.loads import ConfigMapLoad, GlobalLoad, Load
+from reconciler.engine.program import FAIL
 from reconciler.errors import Unavailable
+from reconciler.observe.loops import new_event_loop
 from reconciler.services.processing.memory_budget import Readings
+from reconciler.serving.review import parse_review
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import World
 
@@ -233,3 +238,31 @@ async def test_an_object_leaves_memory_when_it_is_refused_because_a_read_took_to
             assert not any(item == ["of this object"] for item in lists)
         finally:
             gc.enable()
+
+
+async def test_a_changed_object_leaves_memory_before_other_reviews_of_the_same_turn_are_parsed():
+    async with World(Make.index(Make.mutating())) as world:
+        body = Make.review(obj=Make.thing(mark=["of this object"]))
+        address, deadline = Address(failure_policy=FAIL), Deadline(SystemClock(), 5.0)
+        response = await world.mutations.review(parse_review(body), address, deadline)
+        assert response.patch
+        lists = (item for item in gc.get_objects() if type(item) is list)
+        assert not any(item == ["of this object"] for item in lists)
+
+
+def test_a_read_that_the_deadline_ends_is_no_unhandled_error():
+    unhandled: list[Any] = []
+
+    async def late() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, item: unhandled.append(item))
+        shelf = Shelf(MIB, blocked="a")
+        async with World(Make.index(Make.mutating(**READS)), loader=shelf, budget=0.2) as world:
+            # Which of two timers ends first is chance, so several reviews try.
+            for response in await asyncio.gather(*asked(world, 8)):
+                assert "there was no answer within 0.2 s" in response["status"]["message"]
+            await turned(lambda: not shelf.open)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(late())
+    gc.collect()
+    assert not unhandled
