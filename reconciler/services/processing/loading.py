@@ -174,8 +174,7 @@ class Loads:
                 ended = self._run(work, BRIEF_STEPS)
             self.left -= ended.steps
             if ended.loads:
-                async with self._time_left():
-                    await self._read(ended.loads)
+                await self._read(ended.loads)
             elif not ended.exhausted:
                 if ended.error is not None:
                     raise ended.error
@@ -231,7 +230,8 @@ class Loads:
         for load in own:
             self.confidential = self.confidential or may_hold_secrets(load)
         if own and self.turn is not None:
-            await self.turn()
+            async with self._time_left():
+                await self.turn()
         # A caller that stops waiting must not cancel a read that others share.
         waiting = [asyncio.shield(self._reading(load)) for load in loads]
         for error in await asyncio.gather(*waiting, return_exceptions=True):
@@ -254,6 +254,7 @@ class Loads:
 
     async def _fetch(self, load: Load) -> None:
         try:
+            # Only here: a caller that left at the same time would not see how this ends.
             async with self._time_left(), self._gate:
                 self._check_bytes()
                 value = await self.loader.load(load)

@@ -24,7 +24,7 @@ SETTINGS = {
     "name": "settings",
     "configMap": {"name": "settings", "namespace": "{{ request.namespace }}"},
 }
-READS = {
+READS: dict[str, Any] = {
     "context": [SETTINGS],
     "mutate": {"patchStrategicMerge": {"data": {"mode": "{{ settings.data.mode }}"}}},
 }
