@@ -85,6 +85,16 @@ async def test_writes_of_a_cluster_wide_rule_are_exempted_in_all_namespaces(spar
     assert await spared(policy, rule(annotations={})) == []
 
 
+async def test_writes_of_a_policy_of_a_namespace_are_exempted_only_there(spared, make):
+    policy = make.mutating(namespace="shop")
+    policy["metadata"]["annotations"] = SWEPT
+    assert await spared(policy) == ["configmaps shop"]
+    assert await spared(policy, rule(namespace="bar")) == ["configmaps bar", "configmaps shop"]
+    assert await spared(policy, make.policy("there", namespace="bar")) == ["configmaps shop"]
+    assert await spared(policy, make.policy("there", namespace="shop")) == []
+    assert await spared(policy, make.mutating("everywhere")) == []
+
+
 async def test_writes_of_a_policy_with_an_account_are_not_exempted(spared):
     account = {**SWEPT, "kube-retrofit.dev/service-account": "bot"}
     assert await spared(rule(annotations=account)) == []

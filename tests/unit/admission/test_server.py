@@ -9,10 +9,12 @@ import orjson
 import pytest
 from typing_extensions import override
 
+from admission.resources import CostlyRules
 from reconciler.clock import SystemClock
 from reconciler.requests.overload import Backlog, Thresholds
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import JSON, MAX_BODY, RECORDED, Away, Broken, Slow, Stuck, World
+from tests.unit.admission.test_decide import MANY, bombs
 
 
 class StillClock(SystemClock):
@@ -307,6 +309,31 @@ async def test_a_request_in_flight_is_answered_before_the_server_closes(make):
         await closing
         with pytest.raises(aiohttp.ClientError):
             await world.post("/validate/fail", make.review(obj=make.thing()))
+
+
+async def test_a_rule_that_was_too_costly_is_not_evaluated_for_a_minute_and_others_are(make):
+    """Everything that the rule matches is recorded meanwhile, and the controller decides."""
+    never = {"all": [{"key": "a", "operator": "Equals", "value": "b"}]}
+    costly = {"all": [*bombs(50)["all"], *never["all"]]}
+    index = make.index(
+        make.policy("costly", uid="1", preconditions=costly),
+        make.policy("never", uid="2", preconditions=never),
+    )
+    clock = StillClock()
+    marks = CostlyRules(clock=clock)
+    async with World(index, largest=1 << 20, budget=10.0, costly=marks) as world:
+
+        async def recorded(name: str, **data: str) -> list[str]:
+            obj = make.thing(name=name, data=data)
+            await world.post("/validate/fail", make.review(obj=obj))
+            found = await world.stored()
+            return [item.spec.policy.key for item in found if item.spec.resource.name == name]
+
+        assert await recorded("before") == []
+        assert "costly" in await recorded("large", **MANY)
+        assert await recorded("after") == ["costly"]
+        clock.seconds += 61.0
+        assert await recorded("later") == []
 
 
 class TestOverload:
