@@ -21,7 +21,15 @@ from reconciler.api.policystatus import (
 )
 from reconciler.api.updaterequest import Source, render_time
 from reconciler.engine.program import CompiledPolicy, Phase, Program
-from reconciler.errors import ClusterError, Conflict, InvalidPolicy, NotFound
+from reconciler.errors import (
+    ClusterError,
+    Conflict,
+    Denied,
+    Forbidden,
+    Invalid,
+    InvalidPolicy,
+    NotFound,
+)
 from reconciler.requests.background_drafts import sweep_draft
 from reconciler.requests.limits import limits_of
 from reconciler.requests.naming import run_name, sweep_name
@@ -165,10 +173,13 @@ class Rollout(WarnsOnce):
                 stored = tuple(item.head for item in self.index.entries())
                 kinds = self.index.languages.kinds
                 refused = await self.webhook_writer.register(chosen, stored, kinds)
-        except ClusterError:
+        except ClusterError as error:
             if self.webhook_writer.in_force.broken:
                 with contextlib.suppress(ClusterError):
                     await self._work(self._steps(policies, refused))
+            else:
+                for ref in policies:
+                    await self._tell_refused(ref, error)
             raise
         if settling := self.webhook_writer.in_force.settling:
             self._wake_in(settling)
@@ -178,9 +189,9 @@ class Rollout(WarnsOnce):
             self._wake_in(_UNGRANTED)
         await self._work(self._steps(policies, {**powerless, **refused}))
 
-    async def _work(self, steps: Iterator[Awaitable[None]]) -> None:
+    async def _work(self, steps: Iterator[tuple[PolicyRef, Awaitable[None]]]) -> None:
         failed: ClusterError | None = None
-        for work in steps:
+        for ref, work in steps:
             try:
                 await work
             except (Conflict, NotFound):
@@ -189,8 +200,19 @@ class Rollout(WarnsOnce):
                 continue
             except ClusterError as error:
                 failed = failed or error
+                await self._tell_refused(ref, error)
         if failed is not None:
             raise failed
+
+    async def _tell_refused(self, ref: PolicyRef, error: ClusterError) -> None:
+        """Write what was refused, if that keeps a new generation of a policy from being Ready.
+
+        The status would have no condition otherwise, or say what held of the generation before.
+        """
+        stored, refused = self.index.entry(ref), isinstance(error, Denied | Forbidden | Invalid)
+        if refused and stored and observed_generation(stored.head) != stored.generation:
+            with contextlib.suppress(ClusterError):
+                await self._write(ref, _not_ready(str(error)))
 
     def _wake_in(self, seconds: float) -> None:
         """Reconcile again in some seconds, or earlier: every run asks again for what it needs."""
@@ -204,22 +226,22 @@ class Rollout(WarnsOnce):
 
     def _steps(
         self, policies: Mapping[PolicyRef, CompiledPolicy], refused: Mapping[PolicyRef, str]
-    ) -> Iterator[Awaitable[None]]:
+    ) -> Iterator[tuple[PolicyRef, Awaitable[None]]]:
         in_force = self.webhook_writer.in_force
         for ref, compiled in policies.items():
             # Only registered policies are finished: one that arrived meanwhile is not in force.
             if ref in refused:
-                yield self._write(ref, _not_ready(refused[ref]))
+                yield ref, self._write(ref, _not_ready(refused[ref]))
             elif acts(compiled) and (obstacle := in_force.obstacle_of(compiled)):
-                yield self._suspend(compiled, obstacle)
+                yield ref, self._suspend(compiled, obstacle)
             elif (stored := self.index.entry(ref)) and stored.compiled is compiled:
-                yield self._finish(stored, compiled)
+                yield ref, self._finish(stored, compiled)
         for invalid in self.index.invalid():
             if self._is_ours(invalid.ref):
-                yield self._write(invalid.ref, _not_ready(str(invalid.result)))
+                yield invalid.ref, self._write(invalid.ref, _not_ready(str(invalid.result)))
         for left in self.index.entries():
             if reason := self.index.languages.standing_by(left.ref):
-                yield self._write(left.ref, _not_ready(reason, "StandingBy"))
+                yield left.ref, self._write(left.ref, _not_ready(reason, "StandingBy"))
 
     def _is_ours(self, ref: PolicyRef) -> bool:
         """Return whether a policy is acted on, and not left to the original of its language."""

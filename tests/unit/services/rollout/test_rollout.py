@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RUN, Object
 from reconciler.api.updaterequest import RequestSpec, Source
-from reconciler.errors import AlreadyExists, Conflict, NotInstalled, Unavailable
+from reconciler.errors import AlreadyExists, Conflict, Denied, Forbidden, NotInstalled, Unavailable
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.rollout.webhook_config import (
@@ -334,8 +334,59 @@ class TestStatus:
             await rollout.reconcile()
         assert ready(await world.read(good))["status"] == "True"
 
+    @pytest.mark.parametrize("known", [False, True], ids=["new", "edited"])
+    async def test_a_sweep_that_may_not_be_recorded_is_in_the_status_until_it_is(
+        self, world, make, rollout, store, seen, known
+    ):
+        policy, create = make.policy("a", on_change=True), world.requests.create
+        if known:
+            await store(policy)
+            await rollout.reconcile()
+            policy = await seen(policy)
+            policy["spec"]["rules"][0]["name"] = "renamed"
+        stored = await store(policy)
+
+        async def refuse(*_):
+            raise Denied("exceeded quota: objects", status=403)
+
+        world.requests.create = refuse
+        with pytest.raises(Denied):
+            await rollout.reconcile()
+        condition = ready(await world.read(stored))
+        assert (condition["status"], condition["reason"]) == ("False", "Failed")
+        assert condition["observedGeneration"] == stored["metadata"]["generation"]
+        assert condition["message"] == "exceeded quota: objects"
+        world.requests.create = create
+        await seen(stored)
+        await rollout.reconcile()
+        assert ready(await world.read(stored))["status"] == "True"
+        assert len([item async for item in world.requests.waiting()]) == 1 + known
+
 
 class TestConfiguration:
+    async def test_a_configuration_that_may_not_be_written_is_in_the_status_of_new_policies(
+        self, world, make, rollout, store, seen
+    ):
+        old = await store(make.policy("old"))
+        await rollout.reconcile()
+        await seen(old)
+        new, written = await store(make.policy("new", kinds=("Pod",))), rollout.webhook_writer
+        replace = written.cluster.webhooks.replace
+
+        async def refuse(*_):
+            raise Forbidden("no update", permission="update webhooks")
+
+        written.cluster.webhooks.replace = refuse
+        with pytest.raises(Forbidden):
+            await rollout.reconcile()
+        assert ready(await world.read(old))["status"] == "True"
+        condition = ready(await world.read(new))
+        assert (condition["status"], condition["message"]) == ("False", "no update")
+        written.cluster.webhooks.replace = replace
+        await seen(new)
+        await rollout.reconcile()
+        assert ready(await world.read(new))["status"] == "True"
+
     async def test_an_edited_configuration_is_restored_and_reported(
         self, world, make, rollout, store, seen, log
     ):
