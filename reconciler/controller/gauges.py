@@ -48,7 +48,7 @@ class Gauges:
         metrics.policies.labels("invalid").set(len(services.base.index.invalid()))
         self._out_of_force()
         metrics.queue_depth.set(services.dispatcher.waiting)
-        metrics.oldest_waiting.set(services.dispatcher.oldest_age())
+        metrics.oldest_waiting.set(services.dispatcher.known.oldest_age(services.base.clock.now()))
         for state, number in zip(("ready", "not_ready"), services.entries.readable(), strict=True):
             metrics.entries.labels(state).set(number)
         self._waiting()

@@ -113,6 +113,7 @@ def _dispatcher(base: Base, observers: Observers, processor: Processor) -> Dispa
         jitter=random.SystemRandom().random,
         retention=Retention.of(base.settings),
         observe=observers.observe,
+        warn=base.warn,
         history=base.cluster.reader,
         confirmation=base.settings.confirmation,
         known=base.known,

@@ -55,6 +55,7 @@ class Dispatcher:
         history: Finds triggers that were stored and deleted again.
         confirmation: Seconds until a trigger that is not stored counts as refused.
         observe: Called for every attempt that ended, once its status is stored.
+        warn: Called when one cannot be stored, once between two lists of the requests.
         parallel: The most requests in work at the same time.
         held: Whether no attempt may begin; waiting requests go on waiting.
         seen: The highest resourceVersion of a request that this or an earlier leader received.
@@ -70,6 +71,7 @@ class Dispatcher:
     retention: Retention
     observe: Observer
     history: History
+    warn: Callable[[str], None] = lambda _: None
     confirmation: float = 120.0
     parallel: int = 256
     held: bool = False
@@ -85,6 +87,7 @@ class Dispatcher:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _closed: bool = False
+    _warned: bool = False
 
     def __post_init__(self) -> None:
         self._known = self.known.by_name
@@ -142,10 +145,6 @@ class Dispatcher:
     def waiting(self) -> int:
         """Return the number of requests that are not final."""
         return len(self._known)
-
-    def oldest_age(self) -> float:
-        """Return the age of the oldest waiting request, in seconds."""
-        return self.known.oldest_age(self.clock.now())
 
     def wake(self, policy: PolicyRef | None = None) -> None:
         """Try the parked requests of a policy, or of all, again: what they wait for changed."""
@@ -215,6 +214,7 @@ class Dispatcher:
         for name, due in self.processor.pacer.close_gaps().items():
             self.queue.push(name, due)
         self.known.note_list()
+        self._warned = False
         self._changed.set()
 
     async def run(self) -> None:
@@ -310,8 +310,12 @@ class Dispatcher:
             request = self._known.get(name)
             if request is not None:
                 await self._attempt(request)
-        except ClusterError:
+        except ClusterError as error:
             # The status could not be stored, so the work is repeated: it is done at least once.
+            if not self._warned:
+                text = "the work of a request is done again, as its status cannot be stored"
+                self.warn(f"{text}: {error}")
+            self._warned = True
             self.queue.push(name, self.clock.monotonic() + 1.0 + self.jitter())
         except Exception as error:
             if name in self._known:

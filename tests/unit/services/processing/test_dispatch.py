@@ -127,10 +127,10 @@ class TestWatch:
     async def test_oldest_age_is_the_age_of_the_oldest_waiting_request(
         self, world, policy, trigger
     ):
-        assert world.dispatcher.oldest_age() == 0
+        assert world.dispatcher.known.oldest_age(world.clock.now()) == 0
         world.dispatcher.on_stored(await world.ask(policy, trigger))
         world.clock.tick(42)
-        assert world.dispatcher.oldest_age() == 42
+        assert world.dispatcher.known.oldest_age(world.clock.now()) == 42
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -513,6 +513,23 @@ class TestStatus:
         world.cluster.permit("patch", "updaterequests.kyverno.io/status")
         await look_again(world, 2.0)
         assert (await world.status()).state is State.COMPLETED
+
+    async def test_the_log_says_that_statuses_cannot_be_stored_once_between_two_lists(
+        self, world, policy, trigger, target
+    ):
+        said: list[str] = []
+        world.dispatcher.warn = said.append
+        world.cluster.forbid("patch", "updaterequests.kyverno.io/status")
+        world.cluster.forbid("update", "updaterequests.kyverno.io/status")
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-1"))
+        world.dispatcher.on_stored(await world.ask(policy, trigger, name="ur-2"))
+        await look_again(world, 5.0)
+        (line,) = said
+        assert line.startswith("the work of a request is done again, as its status cannot be stor")
+        assert "updaterequests.kyverno.io/status" in line
+        await world.dispatcher.resync()
+        await look_again(world, 5.0)
+        assert len(said) == 2
 
     async def test_a_request_deleted_while_it_is_processed_is_forgotten(
         self, world, policy, trigger, target
