@@ -75,7 +75,7 @@ class Running:
         permissions: The missing rights, each once.
         sweeping: One of them is a sweep.
         diverted: One of them stands for triggers that were not recorded one by one.
-        waits: Why a sweep does not proceed now; empty where all do.
+        waits: Why a sweep does not proceed now, or why requests are held back; empty where all do.
     """
 
     pending: int = 0

@@ -47,7 +47,18 @@ TICK = 1.0
 """Seconds between two writes of one policy's figures."""
 _PER_TICK = 20
 """Policies written per tick; the others follow in the next ones."""
-_NO_ERROR = frozenset({"", Reason.UNCONFIRMED})
+_HELD = frozenset(
+    {
+        Reason.PAUSED,
+        Reason.OUTSIDE_WINDOW,
+        Reason.RATE_LIMITED,
+        Reason.SETTLING,
+        Reason.CANARY,
+        Reason.STANDING_BY,
+    }
+)
+"""The reasons of requests that wait as planned."""
+_NO_ERROR = _HELD | {"", Reason.UNCONFIRMED}
 _NOTHING_DONE = Counts()
 
 
@@ -261,7 +272,7 @@ class Progress(WarnsOnce):
 
     def _running(self) -> dict[PolicyRef, Running]:
         found: dict[PolicyRef, Running] = {}
-        untouched = Counter[PolicyRef]()
+        untouched, held = Counter[PolicyRef](), dict[PolicyRef, str]()
         for request in self.waiting():
             spec, status = request.spec, request.status
             policy = self.index.entry(spec.policy)
@@ -274,9 +285,12 @@ class Progress(WarnsOnce):
             else:
                 # If many thousands wait, hardly any of them has made progress.
                 untouched[spec.policy] += 1
+                if status.reason in _HELD:
+                    held[spec.policy] = status.message
         for ref, count in untouched.items():
             running = found.get(ref, Running())
-            found[ref] = replace(running, pending=running.pending + count)
+            waits = running.waits if running.sweeping else held.get(ref, "")
+            found[ref] = replace(running, pending=running.pending + count, waits=waits)
         return found
 
 

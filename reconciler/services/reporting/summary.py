@@ -16,7 +16,8 @@ def summarise(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters
     if running.sweeping:
         return _sweeping(progress)
     if running.pending:
-        return f"{_requests(running.pending)}{_because(progress.last_error)}"
+        why = f": {running.waits}" if running.waits else _because(progress.last_error)
+        return f"{_requests(running.pending)}{why}"
     return _ended(progress, policy, filters)
 
 

@@ -10,6 +10,7 @@ from reconciler.api.policystatus import blank_progress
 from reconciler.api.updaterequest import State
 from reconciler.errors import Unavailable
 from reconciler.requests.lifecycle import FINAL
+from reconciler.requests.limits import PAUSED
 from reconciler.services.reporting.policy_status import Progress
 from tests.filters import parse_filters
 from tests.unit.services.conftest import World
@@ -356,6 +357,28 @@ async def test_a_failed_request_is_shown_with_rule_trigger_and_target(
     shown = await figures(world, progress, policy)
     assert (shown["triggers"], shown["failed"]) == (1, 1)
     assert shown["lastError"].startswith("rule r, trigger ConfigMap a/one: Secret a/s: not found")
+
+
+async def test_a_request_that_is_held_back_is_no_error_and_says_why_it_waits(
+    world, make, progress, in_force
+):
+    policy = await in_force(progress, make.policy())
+    await work(world, policy, *triggers(world, make, "one"))  # the Secret does not exist
+    error = (await figures(world, progress, policy))["lastError"]
+    paused = await world.edit(await world.read(policy), annotations={PAUSED: "true"})
+    world.index.apply(paused)
+    await work(world, policy, *triggers(world, make, "two", "three"))
+    shown = await figures(world, progress, policy)
+    assert shown["message"] == f"2 requests wait: the policy is paused: annotation {PAUSED}"
+    assert shown["lastError"] == error
+    await world.edit(await world.read(policy), annotations={PAUSED: "false"})
+    world.index.apply(await world.read(policy))
+    world.cluster.add(make.object("Secret", "s"))
+    world.dispatcher.wake()
+    await world.settle()
+    shown = await figures(world, progress, policy)
+    assert shown["message"].startswith("1 patched, 1 already as the rules require, 1 failed after")
+    assert shown["message"].endswith(f"; last error: {error}")
 
 
 async def test_requests_of_an_earlier_policy_with_the_same_name_do_not_count(
