@@ -11,6 +11,8 @@ from reconciler.services.sweeping.listing import ListScope
 from reconciler.services.sweeping.sweep_state import SweepState
 
 _FAILURES: Final = 10
+_PASSING: Final = frozenset({Reason.FORBIDDEN, Reason.FAILED})
+"""What ends without a change of rule or object: a right is missing, no server answers."""
 
 
 def allowed_failures(program: Program) -> int:
@@ -50,3 +52,14 @@ def common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | N
     ends = [attempt.disposition for attempt in attempts if attempt is not None]
     waiting = [end for end in ends if isinstance(end, Retry) and end.reason == reason]
     return waiting[0] if waiting and len(waiting) == len(ends) else None
+
+
+def before_passing(
+    attempts: list[Attempt | None],
+) -> tuple[list[Attempt | None], Retry | None]:
+    """Return the attempts before the first one that waits for what may pass, and its retry."""
+    for index, attempt in enumerate(attempts):
+        end = None if attempt is None else attempt.disposition
+        if isinstance(end, Retry) and end.reason in _PASSING:
+            return attempts[:index], end
+    return attempts, None

@@ -30,6 +30,7 @@ from reconciler.services.processing.pacing import Pacer
 from reconciler.services.processing.results import failure
 from reconciler.services.sweeping.guards import (
     allowed_failures,
+    before_passing,
     common_wait,
     is_unproven,
     prove,
@@ -327,6 +328,9 @@ class Sweeper:
             return held
         if state.diverted and (stuck := self._too_many(state.progress, attempts)) is not None:
             return stuck
+        attempts, waits = self._unless_stopped(state, program, attempts)
+        if not attempts:
+            return waits
         failed: list[tuple[Object, Attempt]] = []
         fired = 0
         for obj, attempt in zip(objects, attempts, strict=False):
@@ -347,6 +351,20 @@ class Sweeper:
             failed=state.progress.failed + len(failed),
         )
         return None
+
+    def _unless_stopped(
+        self, state: SweepState, program: Program, attempts: list[Attempt | None]
+    ) -> tuple[list[Attempt | None], Retry | None]:
+        """Return the attempts that count, and the wait of the first one that does not.
+
+        If so many triggers failed that the sweep would stop, those from the first one that only
+        waits for a right or a server are tried again, and the sweep goes on then by itself.
+        """
+        more = sum(attempt is not None and has_failed(attempt) for attempt in attempts)
+        failed, allowed = state.progress.failed + more, allowed_failures(program)
+        if state.diverted or self.pacer.stopped(state.policy, failed, allowed=allowed) is None:
+            return attempts, None
+        return before_passing(attempts)
 
     def _too_many(
         self, progress: SweepProgress, attempts: Iterable[Attempt | None]

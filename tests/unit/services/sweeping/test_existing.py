@@ -11,8 +11,8 @@ from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object, TargetKey
 from reconciler.api.updaterequest import Reason, Source, UpdateRequest
 from reconciler.dialects.registry import compile_exception, compile_policy
 from reconciler.engine.program import Phase
-from reconciler.errors import Conflict, Invalid, InvalidPolicy
-from reconciler.requests.lifecycle import Defer, Done
+from reconciler.errors import Conflict, Forbidden, Invalid, InvalidPolicy, Unavailable
+from reconciler.requests.lifecycle import Defer, Done, Retry
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.lone_rules import ANYWHERE, LoneRule, LoneRules
@@ -277,6 +277,41 @@ async def test_scattered_failures_end_the_sweep_at_the_allowed_number(world, mak
     assert [bool(item) for item in labels] == [
         number < done and obj["metadata"]["name"] not in bad for number, obj in enumerate(found)
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "right"),
+    [
+        (Forbidden("no right", permission="patch configmaps"), "Forbidden", "patch configmaps"),
+        (Unavailable("failed calling webhook"), "Failed", ""),
+    ],
+)
+async def test_what_passes_without_a_change_of_the_rule_does_not_end_a_sweep(
+    world, make, sweep, refuse, error, reason, right
+):
+    """It waits, as other requests do, and needs no other number of failures."""
+    objects(world, make, 60)
+    world.wire.before_change = refuse(error, lambda obj: obj["metadata"]["name"] >= "c020")
+    request, ended = await sweep(world.install(existing(make)))
+    assert isinstance(ended.disposition, Retry)
+    assert (ended.disposition.reason, ended.disposition.missing_permission) == (reason, right)
+    assert (ended.counts.patched, ended.counts.failed, ended.sweep.failed) == (20, 0, 0)
+    assert [item.name async for item in world.requests.waiting()] == ["sweep-1"]
+    world.wire.before_change = refuse(error, lambda _: False)
+    stored = replace(request.status, sweep=ended.sweep, counts=ended.counts)
+    _, ended = await world.sweeper.run(replace(request, status=stored))
+    assert ended.disposition == Done()
+    assert (ended.counts.patched, ended.sweep.done) == (60, 60)
+
+
+async def test_objects_that_lack_a_right_of_their_own_do_not_hold_up_a_sweep(
+    world, make, sweep, refuse
+):
+    objects(world, make, 60)
+    right = Forbidden("no right", permission="patch configmaps in namespace a")
+    world.wire.before_change = refuse(right, lambda obj: obj["metadata"]["name"] < "c005")
+    _, ended = await sweep(world.install(existing(make)))
+    assert (ended.counts.patched, ended.sweep.failed, ended.sweep.done) == (55, 5, 60)
 
 
 async def test_the_labels_of_a_namespace_are_read_once_for_many_objects(world, make, sweep):
