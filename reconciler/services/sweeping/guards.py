@@ -24,11 +24,11 @@ def allowed_failures(program: Program) -> int:
 
 
 def is_unproven(state: SweepState, program: Program, place: ListScope) -> bool:
-    """Return whether no change of an object of this kind by the rule was accepted in this run yet.
+    """Return whether no change of an object of this kind by the rule was accepted yet.
 
     Some fields can be set only when an object is created. So one object of a kind is tried first.
     """
-    return Phase.EXISTING in program.phases and place.kind.resource not in state.proven
+    return Phase.EXISTING in program.phases and state.proven.isdisjoint(("", place.kind.resource))
 
 
 def prove(state: SweepState, place: ListScope, attempts: Iterable[Attempt | None]) -> Defer | None:

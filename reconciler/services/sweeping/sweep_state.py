@@ -1,6 +1,7 @@
 """The state of a running sweep: its progress and counts, and their writes to its status."""
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ class SweepState:
         request: The request as it was last stored.
         begun: Monotonic time at which this run began, with `begun_at` triggers done.
         reported: Monotonic time of the last write.
-        proven: Resources of which the API server accepted a change in this run.
+        proven: Resources of which the API server accepted a change; an empty name for all.
         unstored: Markers of the triggers that were done since the last write.
     """
 
@@ -41,8 +42,10 @@ class SweepState:
     @classmethod
     def of(cls, request: UpdateRequest, now: float) -> "SweepState":
         """Return the state of a sweep that continues now."""
-        progress = request.status.sweep or SweepProgress()
-        return cls(progress, request.status.counts, request, begun=now, begun_at=progress.done)
+        progress, counts = request.status.sweep or SweepProgress(), request.status.counts
+        # An earlier run changed objects of the kind in the cursor, or canaries of all kinds.
+        proven = {progress.cursor.partition("@")[0]} if counts.patched else set[str]()
+        return cls(progress, counts, request, begun=now, begun_at=progress.done, proven=proven)
 
     @property
     def policy(self) -> PolicyRef:
@@ -69,6 +72,7 @@ class SweepState:
     def start_over(self, now: float) -> None:
         """Begin again, as if no trigger was done."""
         self.progress, self.counts = SweepProgress(), Counts()
+        self.proven.clear()
         self.restart(now)
 
     async def reread(self, requests: Requests) -> None:
@@ -83,15 +87,18 @@ class SweepState:
             raise NotFound(msg)
         self.request = stored
 
-    def add(self, attempt: Attempt) -> None:
-        """Add the results at the targets of one trigger to the counts."""
-        more = attempt.counts or count(attempt.targets)
-        self.counts = Counts(
-            patched=self.counts.patched + more.patched,
-            unchanged=self.counts.unchanged + more.unchanged,
-            skipped=self.counts.skipped + more.skipped,
-            failed=self.counts.failed + more.failed,
-        )
+    def add(self, attempts: Iterable[Attempt | None]) -> None:
+        """Add the results at the targets of triggers to the counts."""
+        for attempt in attempts:
+            if attempt is None:
+                continue
+            more = attempt.counts or count(attempt.targets)
+            self.counts = Counts(
+                patched=self.counts.patched + more.patched,
+                unchanged=self.counts.unchanged + more.unchanged,
+                skipped=self.counts.skipped + more.skipped,
+                failed=self.counts.failed + more.failed,
+            )
 
     async def report(self, requests: Requests, now: float) -> list[str]:
         """Write the progress, unless it was written just now; return the markers it covers."""

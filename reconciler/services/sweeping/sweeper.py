@@ -341,8 +341,9 @@ class Sweeper:
                 failed.append((obj, attempt))
             elif not program.converges:
                 state.unstored.append(state.marker(obj))
-            state.add(attempt)
+        # Where a child cannot be stored, the chunk is repeated, and must not count twice.
         await asyncio.gather(*(self._child(state, *item) for item in failed))
+        state.add(attempts)
         done, total = state.progress.done + len(attempts), state.progress.total
         state.advance(
             done=done,

@@ -11,8 +11,9 @@ from reconciler.api.meta import ANNOTATION_EXISTING, Kind, Object, TargetKey
 from reconciler.api.updaterequest import Reason, Source, UpdateRequest
 from reconciler.dialects.registry import compile_exception, compile_policy
 from reconciler.engine.program import Phase
-from reconciler.errors import Conflict, Forbidden, Invalid, InvalidPolicy, Unavailable
+from reconciler.errors import Conflict, Denied, Forbidden, Invalid, InvalidPolicy, Unavailable
 from reconciler.requests.lifecycle import Defer, Done, Retry
+from reconciler.requests.limits import CANARY, PROMOTE, RATE
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.lone_rules import ANYWHERE, LoneRule, LoneRules
@@ -246,6 +247,37 @@ async def test_the_first_accepted_change_lets_the_others_run_in_parallel(
     assert (ended.counts.unchanged, ended.counts.patched, ended.counts.failed) == (3, 7, 10)
 
 
+async def test_a_sweep_that_goes_on_does_not_take_the_next_object_for_the_first_one(
+    world, make, sweep, refuse
+):
+    found = objects(world, make, 30)
+    policy = existing(make)
+    policy["metadata"]["annotations"][RATE] = "1/s"
+    stored = world.install(policy)
+    request, ended = await sweep(stored)
+    assert ended.disposition.reason is Reason.RATE_LIMITED
+    assert (ended.counts.patched, ended.sweep.done) == (1, 1)
+    world.index.apply(await world.edit(stored, annotations={RATE: "9999/s"}))
+    world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] == "c001")
+    status = replace(request.status, sweep=ended.sweep, counts=ended.counts)
+    _, ended = await world.sweeper.run(replace(request, status=status))
+    assert (ended.counts.patched, ended.counts.failed) == (len(found) - 1, 1)
+
+
+async def test_promoted_canaries_show_that_objects_can_be_changed(world, make, sweep, refuse):
+    await world.edit(objects(world, make, 9)[8], labels={"canary": "yes"})
+    policy = existing(make)
+    policy["metadata"]["annotations"][CANARY] = "canary"
+    stored = world.install(policy)
+    request, ended = await sweep(stored)
+    assert ended.disposition.reason is Reason.CANARY
+    world.index.apply(await world.edit(stored, annotations={PROMOTE: "1"}))
+    world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] == "c000")
+    status = replace(request.status, sweep=ended.sweep, counts=ended.counts)
+    _, ended = await world.sweeper.run(replace(request, status=status))
+    assert (ended.counts.patched, ended.counts.failed, ended.sweep.done) == (8, 1, 9)
+
+
 async def test_a_slow_object_does_not_hold_up_others(world, make, sweep):
     objects(world, make, 30)
     others = asyncio.Event()
@@ -302,6 +334,30 @@ async def test_what_passes_without_a_change_of_the_rule_does_not_end_a_sweep(
     _, ended = await world.sweeper.run(replace(request, status=stored))
     assert ended.disposition == Done()
     assert (ended.counts.patched, ended.sweep.done) == (60, 60)
+
+
+async def test_a_chunk_whose_failures_cannot_be_recorded_counts_once(
+    world, make, sweep, refuse, monkeypatch
+):
+    objects(world, make, 9)
+    world.wire.before_change = refuse(REFUSED, lambda obj: obj["metadata"]["name"] == "c005")
+    policy, create, names = world.install(existing(make)), world.requests.create, list[str]()
+
+    async def quota(name: str, *rest: Any) -> str:
+        names.append(name)
+        if 1 < len(names) < 4:
+            raise Denied("exceeded quota", status=403)
+        version: str = await create(name, *rest)
+        return version
+
+    monkeypatch.setattr(world.requests, "create", quota)
+    request, ended = await sweep(policy)
+    while ended.disposition != Done(message="1 of 9 triggers continue as separate requests"):
+        assert isinstance(ended.disposition, Retry)
+        stored = replace(request.status, sweep=ended.sweep, counts=ended.counts)
+        request, ended = await world.sweeper.run(replace(request, status=stored))
+    assert len(names) == 4
+    assert (ended.counts.failed, ended.counts.matched, ended.sweep.done) == (1, 9, 9)
 
 
 async def test_objects_that_lack_a_right_of_their_own_do_not_hold_up_a_sweep(
