@@ -17,7 +17,7 @@ from reconciler.api.updaterequest import Reason, RequestSpec, Source, SweepProgr
 from reconciler.clock import Clock
 from reconciler.engine.match import Subject
 from reconciler.engine.program import Program
-from reconciler.errors import ClusterError, NotFound, NotReady
+from reconciler.errors import ClusterError, NoKindMatch, NotFound, NotReady
 from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Fail, Retry, Skip
 from reconciler.requests.limits import AUTO, PROMOTE, compile_labels
 from reconciler.requests.naming import child_name, child_of, labels
@@ -39,6 +39,7 @@ from reconciler.services.sweeping.listing import (
     ListScope,
     ObjectLister,
     count_of,
+    has_lists,
     left_of,
     list_key,
 )
@@ -124,7 +125,11 @@ class Sweeper:
         if state.diverted and (held := self._begin_round(state)) is not None:
             return held
         lister = self._lister(state, program)
-        places = await lister.places(program.match.listings())
+        listings = program.match.listings()
+        places = await lister.places(listings)
+        if not places and has_lists(listings):
+            msg = f"the cluster serves no kind that rule {program.rule} matches"
+            raise NoKindMatch(msg, status=404)
         if state.progress.total < 0:
             total = await count_of(lister.reader, places)
             state.advance(total=total)

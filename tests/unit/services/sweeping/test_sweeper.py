@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.meta import ANNOTATION_APPLIED, Object
+from reconciler.api.meta import ANNOTATION_APPLIED, Kind, Object
 from reconciler.api.updaterequest import RequestStatus, Source, State, SweepProgress, UpdateRequest
 from reconciler.errors import Denied, Gone, Unavailable
 from reconciler.requests.lifecycle import Done, Fail, Retry, Skip
@@ -127,6 +127,21 @@ async def test_an_unknown_total_is_not_guessed(world, make, triggers, sweep, go_
     _, ended = await go_on(await sweep(policy))
     assert set(totals) == {-1}
     assert (ended.sweep.done, ended.sweep.total) == (5, 5)
+
+
+async def test_a_sweep_waits_while_none_of_its_kinds_is_served(world, make, sweep, go_on):
+    """An API server that has just started does not serve custom resources for a moment."""
+    policy = world.install(make.policy("q", targets=[EACH], kinds=("example.com/v1/Widget",)))
+    request, ended = await go_on(await sweep(policy))
+    assert isinstance(ended.disposition, Retry)
+    assert ended.disposition.message == "the cluster serves no kind that rule r matches"
+    widgets = Kind(
+        group="example.com", version="v1", kind="Widget", plural="widgets", namespaced=True
+    )
+    world.cluster.serve(widgets)
+    world.cluster.add(make.object("Widget", "one", apiVersion="example.com/v1"))
+    _, ended = await go_on(request)
+    assert ended.sweep.done == 1
 
 
 async def test_rules_for_operations_have_no_existing_triggers(world, make, triggers, sweep, go_on):
