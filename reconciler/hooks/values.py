@@ -5,11 +5,9 @@ are sorted.
 """
 
 import json
-import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -23,8 +21,6 @@ _INEXACT: Final = re.compile(rb"[:\[,]-?[0-9](?:[0-9]{15,}|[0-9]*[.eE][-+0-9.eE]
 """A number that Go may write differently; a match inside a string does no harm."""
 _ESCAPED: Final = 5
 """The bytes by which an escaped character is longer."""
-_PLAIN: Final = 1e21
-"""From this value on, Go writes numbers with an exponent."""
 
 
 def to_input(value: Any) -> Any:
@@ -36,7 +32,7 @@ def to_input(value: Any) -> Any:
         case bool() | str() | None:
             return value
         case int() | float():
-            return _float64(value)
+            return gojson.number_of(float(value))
         case dict():
             return {key: to_input(value[key]) for key in sorted(value)}
         case _:
@@ -88,13 +84,6 @@ def _is_infinite(value: Any) -> bool:
             return any(map(_is_infinite, value))
         case _:
             return False
-
-
-def _float64(value: float) -> float:
-    number = float(value)
-    plain = math.isfinite(number) and abs(number) < _PLAIN and number.is_integer()
-    # Large ones have more digits in Python, without being more exact.
-    return int(Decimal(repr(number))) if plain else number
 
 
 def json_values(text: str, names: Iterable[str] = ()) -> Iterator[Any]:
@@ -165,5 +154,5 @@ def _quoted(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    number = _float64(value)
+    number = gojson.number_of(float(value))
     return str(number) if isinstance(number, int) else gojson.write_float(number)

@@ -1,5 +1,6 @@
 """JSON as Go's encoding/json writes it, where Python's output differs."""
 
+from decimal import Decimal
 from typing import Final
 
 from reconciler.engine.values.gonumbers import format_float
@@ -14,6 +15,15 @@ _EXPONENT: Final = 1e21
 def escape(text: str) -> str:
     """Return JSON with Go's escapes; the characters that need them only occur in strings."""
     return text.translate(_ESCAPES)
+
+
+def number_of(value: float) -> float:
+    """Return a finite number as an integer where Go writes it as one.
+
+    It has the digits of the JSON text: large floats have more in Python, and are not more exact.
+    """
+    is_whole = abs(value) < _EXPONENT and value.is_integer()
+    return int(Decimal(repr(value))) if is_whole else value
 
 
 def write_float(value: float) -> str:

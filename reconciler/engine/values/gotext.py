@@ -1,4 +1,4 @@
-"""Values as Go's ``%v`` prints them, for the policy languages whose originals are Go programs.
+"""Texts as Go programs make them, for the policy languages whose originals are such programs.
 
 All numbers of a JSON document are floating-point numbers there.
 """
@@ -54,3 +54,41 @@ def _write(value: Any, put: Callable[[str], None]) -> None:
             put("]")
         case _:
             put(str(value))
+
+
+def upper(text: str) -> str:
+    """Map each character to upper case, if that is a single character."""
+    return text.upper() if text.isascii() else "".join(map(_upper, text))
+
+
+def lower(text: str) -> str:
+    """Map each character to lower case."""
+    return text.lower() if text.isascii() else "".join([each.lower()[0] for each in text])
+
+
+def title(character: str) -> str:
+    """Map a character to title case, if that is a single character."""
+    mapped = character.title()
+    return mapped if len(mapped) == 1 else character
+
+
+def _upper(character: str) -> str:
+    mapped = character.upper()
+    # If upper case has several characters, title case may have a single one.
+    return mapped if len(mapped) == 1 else title(character)
+
+
+def clean_path(path: str) -> str:
+    """Return the shortest equivalent path with slashes."""
+    rooted = path.startswith("/")
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part in {"", "."}:
+            continue
+        if part != "..":
+            parts.append(part)
+        elif parts and parts[-1] != "..":
+            parts.pop()
+        elif not rooted:
+            parts.append("..")
+    return ("/" if rooted else "") + "/".join(parts) or "."

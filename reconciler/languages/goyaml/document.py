@@ -7,7 +7,6 @@ contain, would crash the process.
 import math
 import re
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Final
 
 from yaml.events import (
@@ -21,13 +20,12 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from reconciler.engine.values import gojson
 from reconciler.engine.values.gonumbers import INT64_MAX
 from reconciler.languages.goyaml.faults import YAMLError, refusal
 from reconciler.languages.goyaml.scalars import TAG, float_key, scalar
 
 _SOLIDUS: Final = re.compile(r"(?<!\\)(?:\\\\)*\\/")
-_EXPONENT: Final = 1e21
-"""JSON numbers are written with an exponent from here on."""
 _MAX_DEPTH: Final = 200
 """Levels of maps and lists."""
 _MAX_VALUES: Final = 100_000
@@ -170,9 +168,7 @@ class Document:
             self.is_endless = True
             problem = "JSON has no infinity and no NaN"
             return _Endless(refusal(event, problem))
-        # The digits that JSON text would have, not those of the binary value.
-        is_whole = value.is_integer() and abs(value) < _EXPONENT
-        return int(Decimal(repr(value))) if is_whole else value
+        return gojson.number_of(value)
 
     def _refuse_solidus(self, event: ScalarEvent) -> None:
         start, end = event.start_mark, event.end_mark

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from typing import Any
 
 from reconciler.engine.values import gojson
@@ -21,7 +20,6 @@ _NAMES = {
     dict: "object",
 }
 _INT64 = 2**63
-_EXPONENT = 1e21  # from here on Go writes JSON numbers with an exponent
 _PLAIN_FLOATS = 1e-4  # below, Python's own form has an exponent
 _WRITING = 8  # writing a character of JSON takes as long as copying this many
 
@@ -189,8 +187,8 @@ def bounded(number: float) -> float:
 
 
 def _whole_floats_as_integers(value: Any) -> Any:
-    if isinstance(value, float) and abs(value) < _EXPONENT:
-        return int(Decimal(repr(value))) if value.is_integer() else value
+    if isinstance(value, float):
+        return gojson.number_of(value)
     if isinstance(value, dict):
         return {key: _whole_floats_as_integers(item) for key, item in value.items()}
     if isinstance(value, list):

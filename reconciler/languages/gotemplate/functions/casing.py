@@ -4,13 +4,8 @@ from collections.abc import Callable
 from typing import Final
 from unicodedata import category
 
-from reconciler.languages.gotemplate.functions.runes import (
-    is_space,
-    lower,
-    runes,
-    title,
-    upper,
-)
+from reconciler.engine.values.gotext import lower, title, upper
+from reconciler.languages.gotemplate.functions.runes import is_space, runes
 from reconciler.languages.gotemplate.limits import Run
 from reconciler.languages.gotemplate.signature import (
     STRING,

@@ -1,22 +1,7 @@
 """Paths, with slashes between their parts."""
 
+from reconciler.engine.values.gotext import clean_path
 from reconciler.languages.gotemplate.signature import STRING, Family, family, plain
-
-
-def _clean(path: str) -> str:
-    """Return the shortest equivalent path."""
-    rooted = path.startswith("/")
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part in {"", "."}:
-            continue
-        if part != "..":
-            parts.append(part)
-        elif parts and parts[-1] != "..":
-            parts.pop()
-        elif not rooted:
-            parts.append("..")
-    return ("/" if rooted else "") + "/".join(parts) or "."
 
 
 def _base(path: str) -> str:
@@ -27,7 +12,7 @@ def _base(path: str) -> str:
 
 def _dir(path: str) -> str:
     head, slash, _ = path.rpartition("/")
-    return _clean(head + slash)
+    return clean_path(head + slash)
 
 
 def _ext(path: str) -> str:
@@ -44,7 +29,7 @@ FUNCTIONS: Family = family(
     {
         "base": plain(_base, STRING),
         "dir": plain(_dir, STRING),
-        "clean": plain(_clean, STRING),
+        "clean": plain(clean_path, STRING),
         "ext": plain(_ext, STRING),
         "isAbs": plain(_is_abs, STRING),
     },

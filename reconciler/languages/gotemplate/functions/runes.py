@@ -1,4 +1,4 @@
-"""Classes and case mappings of single characters, as in Go's unicode package."""
+"""Classes of single characters, as in Go's unicode package."""
 
 from typing import Final
 
@@ -19,30 +19,3 @@ def runes(text: str) -> str:
 def is_space(character: str) -> bool:
     """Return whether a character is white space."""
     return character in _SPACES
-
-
-def upper(text: str) -> str:
-    """Map each character to upper case, if that is a single character."""
-    return text.upper() if text.isascii() else "".join(map(_upper, text))
-
-
-def lower(text: str) -> str:
-    """Map each character to lower case."""
-    return text.lower() if text.isascii() else "".join(map(_lower, text))
-
-
-def title(character: str) -> str:
-    """Map a character to title case."""
-    mapped = character.title()
-    return mapped if len(mapped) == 1 else character
-
-
-def _upper(character: str) -> str:
-    mapped = character.upper()
-    # If upper case has several characters, title case may have a single one.
-    return mapped if len(mapped) == 1 else title(character)
-
-
-def _lower(character: str) -> str:
-    mapped = character.lower()
-    return mapped[0] if mapped else character

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from reconciler.engine.values.gotext import clean_path
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.images import qualified, split_image
@@ -67,16 +68,7 @@ def _path_canonicalize(run: Run, path: str) -> str:
     if not path:
         return ""
     run.read(len(path) * _PACE)
-    absolute = path.startswith("/")
-    steps: list[str] = []
-    for step in path.split("/"):
-        if step != "..":
-            steps += [step] if step not in {"", "."} else []
-        elif steps and steps[-1] != "..":
-            steps.pop()
-        elif not absolute:
-            steps.append(step)
-    return ("/" if absolute else "") + "/".join(steps) or "."
+    return clean_path(path)
 
 
 FUNCTIONS: Mapping[str, Function] = {

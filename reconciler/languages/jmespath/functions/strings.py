@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from reconciler.engine.values.gotext import lower, upper
 from reconciler.engine.values.wildcard import matches
 from reconciler.languages.jmespath.functions.signature import (
     NUMBER,
@@ -58,24 +59,15 @@ def _folded(character: str) -> str:
 
 
 def _to_upper(run: Run, text: str) -> str:
-    if text.isascii():
-        return text.upper()
-    run.read(len(text) * _PACE)
-    return "".join(map(_upper, text))
-
-
-def _upper(character: str) -> str:
-    # Character by character, because `upper` expands some to several.
-    return next(
-        (one for one in (character.upper(), character.title()) if len(one) == 1), character
-    )
+    if not text.isascii():
+        run.read(len(text) * _PACE)
+    return upper(text)
 
 
 def _to_lower(run: Run, text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    run.read(len(text) * _PACE)
-    return "".join([character.lower()[0] for character in text])
+    if not text.isascii():
+        run.read(len(text) * _PACE)
+    return lower(text)
 
 
 def _replace(run: Run, text: str, old: str, new: str, count: float) -> str:
