@@ -50,7 +50,7 @@ class Value:
         data = gotemplate.Record("*core.PatchTemplateContext", fields)
         text = _rendered(self.template.render_bytes, data, view, self.location)
         try:
-            return goyaml.parse(text)
+            return goyaml.parse(text, view.context.allowance.spend)
         except goyaml.YAMLError as error:
             reason = f"{self.location}: the output of the template {error}"
             raise EvaluationError(reason).bare(reason) from error

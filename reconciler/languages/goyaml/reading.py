@@ -1,11 +1,13 @@
 """Parses texts, also those that the original accepts and the Python parser does not."""
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import yaml
 from yaml.events import DocumentEndEvent, StreamEndEvent
 
+from reconciler.engine.allowance import UNLIMITED
 from reconciler.languages.goyaml.document import Document, refuse_endless
 from reconciler.languages.goyaml.faults import YAMLError
 
@@ -13,11 +15,16 @@ _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _REREAD: Final = 256 * 1024
 """Total number of characters that are parsed again after the text was rewritten."""
+_PACE: Final = 32
+"""Parsing a character takes about as long as copying this many."""
 _QUOTED: Final = re.compile(r'"([ !#-\[\]-~]*)"')
 
 
-def parse(content: str | bytes) -> Any:
+def parse(content: str | bytes, spend: Callable[[int], None] = UNLIMITED.spend) -> Any:
     """Return the value of the first document, None where there is none; bytes are UTF-8.
+
+    Args:
+        spend: Counts the steps for each further time that the text is parsed.
 
     Raises:
         YAMLError: The text cannot be parsed.
@@ -27,7 +34,7 @@ def parse(content: str | bytes) -> Any:
         # Most values are a quoted text without escapes, which needs no parser.
         if found := _QUOTED.fullmatch(text):
             return found[1]
-        return _first_document(text)
+        return _first_document(text, spend)
     except yaml.MarkedYAMLError as error:
         problem = error.problem or "it cannot be parsed"
         raise YAMLError.at(error.problem_mark, problem) from error
@@ -37,7 +44,7 @@ def parse(content: str | bytes) -> Any:
         raise YAMLError.at(None, "it is not valid UTF-8, or a character is incomplete") from error
 
 
-def _first_document(text: str) -> Any:
+def _first_document(text: str, spend: Callable[[int], None]) -> Any:
     text, left = text.removeprefix("\ufeff"), _REREAD
     while True:
         try:
@@ -47,6 +54,7 @@ def _first_document(text: str) -> Any:
             accepted = _accepted(text, error) if left >= 0 else None
             if accepted is None:
                 raise
+            spend(len(accepted) * _PACE)
             text = accepted
 
 

@@ -585,6 +585,20 @@ def test_a_patch_costs_steps_for_what_it_copies(place: str, count: int) -> None:
             apply()
 
 
+def test_a_value_that_the_parser_takes_only_after_corrections_costs_steps_for_each() -> None:
+    rule = patching({"op": "add", "path": "/spec/k", "value": "[{{ .Target.spec.v }}]"})
+    mutation = program_of(rule).mutation
+    assert mutation is not None
+
+    def apply(text: str) -> Any:
+        pod = make_pod(spec={"v": text})
+        return mutation.apply(None, context_of(pod).within(Allowance(100_000)), pod, SHIPPED)
+
+    assert apply("a:, b:")["spec"]["k"] == ["a:", "b:"]
+    with pytest.raises(Exhausted):
+        apply(", ".join(["a:"] * 100))
+
+
 def test_a_captured_key_of_digits_keeps_its_zeros() -> None:
     edit = {
         "op": "replace",
