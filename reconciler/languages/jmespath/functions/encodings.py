@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.languages import goyaml
 from reconciler.languages.jmespath.functions.signature import TEXT, Function, Refused, extension
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.syntax import decode_json
 from reconciler.languages.jmespath.values import deeper_than, plain
-from reconciler.languages.jmespath.yamltext import decode_yaml
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LINE_ENDS = str.maketrans("", "", "\r\n")
@@ -55,7 +55,7 @@ def _parse_json(run: Run, text: str) -> Any:
 def _parse_yaml(run: Run, text: str) -> Any:
     run.read(_YAML_CALL + len(text) * _YAML_PACE)
     try:
-        value = decode_yaml(text, depth=_DEPTH)
+        value = goyaml.parse(text, run.read)
         # Aliases can make a large value out of a small text.
         run.measure(value)
         return plain(value)
