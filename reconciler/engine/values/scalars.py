@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
+from reconciler.engine.values import gonumbers
+
 SECOND = 1_000_000_000
 
 _UNITS = {
@@ -36,7 +38,6 @@ _KIBI = 1024
 _NANO_DIGITS = 9
 _MAX_EXPONENT = 60
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 _SEMVER = re.compile(
@@ -174,12 +175,7 @@ def parse_int(value: str) -> int | None:
     return number if -_INT64 <= number < _INT64 else None
 
 
-def parse_float(value: str) -> float | None:
-    """Parse a finite decimal number, without blanks or underscores."""
-    if _NUMBER.fullmatch(value) is None:
-        return None
-    number = float(value)
-    return number if abs(number) != float("inf") else None
+parse_float = gonumbers.parse_float
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

@@ -121,10 +121,7 @@ def test_writes_values_as_text(value: object, text: str) -> None:
 
 def test_reads_numbers_strictly() -> None:
     assert scalars.parse_int("-12") == -12
-    assert scalars.parse_float("1e3") == 1000.0
     for text in ("1_0", " 1", "0x1", "", "1.5", "9223372036854775808"):
         assert scalars.parse_int(text) is None
-    for text in ("1_0", " 1", "nan", "inf", "1e999", ""):
-        assert scalars.parse_float(text) is None
     assert scalars.is_number(0)
     assert not scalars.is_number(False)

@@ -33,10 +33,8 @@ def _equal(key: Any, value: Any) -> bool | None:
 def _equal_number(key: float, value: Any) -> bool:
     if scalars.is_number(value):
         return key == value
-    if not isinstance(value, str):
-        return False
-    read = scalars.parse_int if isinstance(key, int) else scalars.parse_float
-    return key == read(value)
+    # All numbers of a condition are floating-point ones there, so 10 equals "10.0".
+    return isinstance(value, str) and float(key) == scalars.parse_float(value)
 
 
 def _equal_text(key: str, value: Any) -> bool:

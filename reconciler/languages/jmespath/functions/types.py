@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.engine.values.gonumbers import parse_float
 from reconciler.languages.jmespath.functions.signature import ANY, Function
 from reconciler.languages.jmespath.limits import Run
 from reconciler.languages.jmespath.values import as_text, bounded, is_number, kind_of
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def _not_null(_run: Run, *values: Any) -> Any:
@@ -23,10 +23,11 @@ def _to_array(_run: Run, value: Any) -> list[Any]:
 def _to_number(_run: Run, value: Any) -> Any:
     if is_number(value):
         return value
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+    number = parse_float(value) if isinstance(value, str) else None
+    if number is None:
         return None
     try:
-        return bounded(int(value) if _INTEGER.fullmatch(value) else float(value))
+        return bounded(int(value) if _INTEGER.fullmatch(value) else number)
     except ValueError:
         return None
 
