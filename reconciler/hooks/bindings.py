@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from reconciler.api.meta import Object
 from reconciler.engine.match.selectors import LabelSelector
+from reconciler.requests.pace import Pace
 
 MAIN_QUEUE: Final = "main"
 ADDED: Final = "Added"
@@ -179,14 +180,6 @@ class ConversionBinding:
     def key(self) -> str:
         """Return a key that is unique among the bindings of its hook."""
         return f"conversion {self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Rate limit of a hook: the seconds for each run, and the runs allowed in a burst."""
-
-    interval: float
-    burst: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

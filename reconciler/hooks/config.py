@@ -17,13 +17,13 @@ from reconciler.hooks.bindings import (
     MAIN_QUEUE,
     HookConfig,
     KubernetesBinding,
-    Pace,
     ScheduleBinding,
 )
 from reconciler.hooks.crontab import parse_crontab
 from reconciler.hooks.fields import Fields
 from reconciler.hooks.programs import check_program
 from reconciler.languages import goyaml
+from reconciler.requests.pace import Pace
 
 _Binding = TypeVar("_Binding")
 

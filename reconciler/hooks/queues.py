@@ -10,14 +10,11 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final
 
-from reconciler.hooks.bindings import Pace
 from reconciler.hooks.contexts import Context, ContextType
 from reconciler.requests.schedule import Backoff
 
 _LONGEST: Final = 32.0
 _BACKOFF: Final = Backoff(base=5.0, ceiling=_LONGEST)
-_ALMOST: Final = 1e-9
-"""Tolerance for rounding errors of a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,39 +62,6 @@ class Pause:
     """
 
     until: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Token bucket for a hook's pace: a run takes a token, and each interval adds one.
-
-    Attributes:
-        tokens: The number of tokens at a time.
-        at: That time, in seconds.
-    """
-
-    tokens: float
-    at: float
-
-    @classmethod
-    def full(cls, pace: Pace, now: float) -> "Bucket":
-        """Return the bucket of a hook that has not run yet."""
-        return cls(float(max(pace.burst, 1)), now)
-
-    def ready_at(self, pace: Pace, now: float) -> float:
-        """Return when a token is available, now at the earliest."""
-        missing = 1 - self._filled(pace, now)
-        return now if missing <= _ALMOST else now + missing * pace.interval
-
-    def take(self, pace: Pace, now: float) -> "Bucket":
-        """Return the bucket after a run that begins now has taken its token."""
-        return Bucket(max(self._filled(pace, now) - 1, 0.0), now)
-
-    def _filled(self, pace: Pace, now: float) -> float:
-        most = float(max(pace.burst, 1))
-        if pace.interval <= 0:
-            return most
-        return min(most, self.tokens + max(now - self.at, 0.0) / pace.interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from reconciler.api.meta import Object, PolicyRef, own_namespaces, policy_ref, r
 from reconciler.dialects.registry import compile_policy, variant_of
 from reconciler.engine.program import CompiledPolicy, Phase, Program
 from reconciler.errors import InvalidPolicy
+from reconciler.recent import Recent
 from reconciler.requests.account import parse_account
 from reconciler.requests.limits import Limits, parse_limits
 from reconciler.requests.rebuild import why_not_rebuildable
@@ -31,7 +32,6 @@ _Edition: TypeAlias = tuple[str, int, tuple[str, ...]]
 """The uid, the generation, and the annotation values that affect compilation."""
 _Prepared: TypeAlias = tuple[_Edition, _Result]
 
-_MOST_DELETED: Final = 1000
 _MOST_REPLACED: Final = 100
 """Rules of one policy, besides those of the generation before the stored one."""
 
@@ -118,7 +118,7 @@ class PolicyStore:
     _digest: str = ""
     _rebuildable: dict[str, dict[str, Program]] = field(default_factory=dict)
     _prepared: dict[PolicyRef, _Prepared] = field(default_factory=dict)
-    _deleted: dict[str, int] = field(default_factory=dict)
+    _deleted: Recent[str, int] = field(default_factory=Recent)
     """The versions at which the last policies were deleted, by uid."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -176,9 +176,7 @@ class PolicyStore:
         ref, (uid, _) = policy_ref(policy), _version(policy)
         self._prepared.pop(ref, None)
         if (version := resource_version(policy)).isdecimal():
-            self._deleted[uid] = int(version)
-            if len(self._deleted) > _MOST_DELETED:
-                del self._deleted[next(iter(self._deleted))]
+            self._deleted.keep(uid, int(version))
         known = self._known.get(ref)
         if known is None or uid not in ("", known.uid):
             return

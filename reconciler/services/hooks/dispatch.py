@@ -14,13 +14,14 @@ from reconciler.api.meta import Object
 from reconciler.api.updaterequest import Reason, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, NotFound
-from reconciler.hooks.bindings import Pace
 from reconciler.hooks.contexts import Context
 from reconciler.hooks.plan import parse_plan
 from reconciler.hooks.ports import HookRef
-from reconciler.hooks.queues import Bucket, Pause, Queue, Run, Task
+from reconciler.hooks.queues import Pause, Queue, Run, Task
 from reconciler.hooks.records import contexts_of, may_fail
+from reconciler.recent import Recent
 from reconciler.requests.lifecycle import Defer, Done, Retry, Skip
+from reconciler.requests.pace import Bucket, Pace
 from reconciler.services.hooks.active import ActiveHook
 from reconciler.services.hooks.requests import HookRequests
 from reconciler.services.hooks.running import RunOutcome
@@ -79,7 +80,7 @@ class HookDispatcher:
     stored: dict[HookRef, str] = field(default_factory=dict)
     ran: Signal[[RunReport]] = field(default_factory=Signal)
     _lines: dict[_QueueKey, _Line] = field(default_factory=dict)
-    _buckets: dict[str, Bucket] = field(default_factory=dict)
+    _buckets: Recent[str, Bucket] = field(default_factory=Recent)
     _running: dict[_QueueKey, asyncio.Task[None]] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -230,12 +231,7 @@ class HookDispatcher:
 
     def _bucket(self, hook: ActiveHook, pace: Pace, now: float) -> Bucket:
         """Return the bucket of a hook, which it keeps when it is edited."""
-        uid = hook.declared.uid
-        if uid not in self._buckets:
-            for gone in self._buckets.keys() - self.stored.values():
-                del self._buckets[gone]
-            self._buckets[uid] = Bucket.full(pace, now)
-        return self._buckets[uid]
+        return self._buckets.get(hook.declared.uid) or Bucket.full(pace, now)
 
     async def _run(self, key: _QueueKey, line: _Line, run: Run, hook: ActiveHook | None) -> None:
         covered = [item for task in run.tasks for item in line.members[task.order]]
@@ -296,7 +292,7 @@ class HookDispatcher:
         pace = hook.declared.config.pace
         if pace is not None:
             bucket = self._bucket(hook, pace, started)
-            self._buckets[hook.declared.uid] = bucket.take(pace, started)
+            self._buckets.keep(hook.declared.uid, bucket.take(pace, started))
         allowed = all(task.allow_failure for task in line.queue.running)
         outcome = await hook.attempt(covered, contexts, repeated=not allowed)
         await self._settle(line, covered, outcome, allowed=allowed)

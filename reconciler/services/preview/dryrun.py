@@ -6,7 +6,6 @@ the same namespace, target or list many times.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
@@ -19,6 +18,7 @@ from reconciler.api.account import ServiceAccount
 from reconciler.api.meta import ANNOTATION_APPLIED, FIELD_MANAGER, Kind, Object
 from reconciler.engine.patch import json_diff
 from reconciler.errors import ClusterError, Conflict, Forbidden, Unreadable
+from reconciler.recent import Recent
 from reconciler.services.ports.objects import Page, Reader, Writer
 
 T = TypeVar("T")
@@ -182,17 +182,13 @@ class _Memory(Generic[T]):
     """Cache of the last answers; concurrent requests for one key share a call."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._kept: OrderedDict[Hashable, asyncio.Future[T]] = OrderedDict()
+        self._kept: Recent[Hashable, asyncio.Future[T]] = Recent(size)
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         known = self._kept.get(key)
         if known is None:
-            known = self._kept[key] = asyncio.ensure_future(ask())
-            if len(self._kept) > self._size:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
+            known = asyncio.ensure_future(ask())
+        self._kept.keep(key, known)
         # Cancelling one waiter must not cancel the shared call.
         return await asyncio.shield(known)
 

@@ -16,6 +16,7 @@ from reconciler.api.meta import PolicyRef
 from reconciler.api.updaterequest import Reason, RequestStatus, UpdateRequest
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError, Conflict, NotFound
+from reconciler.recent import Recent
 from reconciler.requests.draft import same_work
 from reconciler.requests.lifecycle import FINAL, Defer, Retention, Retry, advance, reopen
 from reconciler.requests.queue import RequestQueue
@@ -26,7 +27,7 @@ from reconciler.services.ports.requests import Requests
 from reconciler.services.processing.attempt import Attempt, Processor
 from reconciler.services.processing.confirming import Confirmations
 from reconciler.services.processing.fairness import tenant_of
-from reconciler.services.processing.known_requests import KnownRequests, Recent, out_of_reach
+from reconciler.services.processing.known_requests import KnownRequests, out_of_reach
 from reconciler.services.processing.suspects import Suspects
 
 _AFTER_FAULT = 30.0

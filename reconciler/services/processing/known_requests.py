@@ -1,28 +1,12 @@
 """The requests that are not final, for components that decide by what waits."""
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TypeVar
 
 from reconciler.api.updaterequest import Outcome, UpdateRequest
 from reconciler.requests.overload import holders
 from reconciler.signals import Signal
-
-_REMEMBERED: Final = 10_000
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Recent(OrderedDict[K, V]):
-    """A map that keeps the ten thousand newest entries."""
-
-    def keep(self, key: K, value: V) -> None:
-        """Store an entry as the newest one."""
-        self[key] = value
-        self.move_to_end(key)
-        if len(self) > _REMEMBERED:
-            self.popitem(last=False)
 
 
 @dataclass(slots=True)

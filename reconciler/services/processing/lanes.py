@@ -38,12 +38,12 @@ from reconciler.errors import (
     Invalid,
     NotFound,
 )
+from reconciler.recent import Recent
 from reconciler.requests.naming import child_of
 from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import MergeKeys, Reader, Writer
 from reconciler.services.processing.fairness import FairGate
-from reconciler.services.processing.known_requests import Recent
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.memory_budget import InFlight
 from reconciler.services.processing.patchwar import PatchWars, Pause, Run, steps_of

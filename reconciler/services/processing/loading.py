@@ -18,9 +18,9 @@ from reconciler.errors import (
     NoKindMatch,
     NotFound,
 )
+from reconciler.recent import Recent
 from reconciler.services.ports.isolation import Isolation
 from reconciler.services.ports.objects import Loader
-from reconciler.services.processing.known_requests import Recent
 from reconciler.services.processing.memory_budget import size_of
 from reconciler.values import value_class
 

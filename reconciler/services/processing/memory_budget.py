@@ -13,8 +13,8 @@ from typing import Any, Final, Self, TypeAlias
 import orjson
 
 from reconciler.config import ControllerSettings
+from reconciler.recent import Recent
 from reconciler.services.processing.fairness import FairGate, Size
-from reconciler.services.processing.known_requests import Recent
 
 Count: TypeAlias = Callable[[int], None]
 """Counts bytes as read."""

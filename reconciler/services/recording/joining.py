@@ -12,13 +12,13 @@ the API server, or never, so it cannot be missed. A later attempt has a request 
 """
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.api.updaterequest import Reason
 from reconciler.clock import Clock
 from reconciler.errors import NotFound
+from reconciler.recent import Recent
 from reconciler.requests.draft import Draft
 from reconciler.requests.lifecycle import FINAL
 from reconciler.services.ports.requests import Requests
@@ -26,7 +26,6 @@ from reconciler.services.ports.requests import Requests
 _OPEN: Final = 5.0
 """Seconds for which a request that could be joined is taken to be joinable still. That is far less
 than the difference between a confirmation period and the request timeout."""
-_REMEMBERED: Final = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class SharedRequests:
 
     requests: Requests
     clock: Clock
-    _open: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    _open: Recent[str, float] = field(default_factory=Recent)
     _underway: dict[str, asyncio.Task[str]] = field(default_factory=dict)
 
     async def store(self, draft: Draft) -> str:
@@ -61,7 +60,7 @@ class SharedRequests:
         if not version and not await self._joinable(draft.name):
             # Later attempts may join this request, because it has only just been stored.
             version = await self.requests.create(draft.alone, draft.labels, draft.spec)
-        self._remember(draft.name)
+        self._open.keep(draft.name, self.clock.monotonic())
         return version
 
     async def _joinable(self, name: str) -> bool:
@@ -70,12 +69,6 @@ class SharedRequests:
         except NotFound:
             return False
         return status.state not in FINAL and status.reason != Reason.UNCONFIRMED
-
-    def _remember(self, name: str) -> None:
-        self._open[name] = self.clock.monotonic()
-        self._open.move_to_end(name)
-        if len(self._open) > _REMEMBERED:
-            self._open.popitem(last=False)
 
     def _stored(self, name: str, done: asyncio.Task[str]) -> None:
         del self._underway[name]

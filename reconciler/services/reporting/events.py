@@ -21,13 +21,14 @@ from reconciler.api.updaterequest import (
 )
 from reconciler.clock import Clock
 from reconciler.engine.program import CompiledPolicy
+from reconciler.recent import Recent
 from reconciler.requests.figures import FIRED_NOTHING
 from reconciler.requests.lifecycle import FINAL
+from reconciler.requests.pace import Bucket, Pace
 from reconciler.services.catalog.caveats import Caveat
 from reconciler.services.catalog.settings.reading import MUTATED
 from reconciler.services.ports.reporting import Event, Events
 from reconciler.services.processing.attempt import Attempt
-from reconciler.services.processing.known_requests import Recent
 
 DIVERTED, RESUMED = "RecordingDiverted", "RecordingResumed"
 ERROR, APPLIED, SKIPPED = "PolicyError", "PolicyApplied", "PolicySkipped"
@@ -47,16 +48,9 @@ PARKED = frozenset(
 )
 """Reasons for waiting that users need to know about; the others resolve by themselves."""
 _NO_ACTION = "None"
-_BURST = 50.0
-_PER_SECOND = 2.0
+_PACE = Pace(interval=0.5, burst=50)
 _TARGETS = 10
 """The number of targets of one attempt that get an event."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    filled: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +66,7 @@ class EventRecorder:
     clock: Clock
     wants_success: Callable[[str], bool] = lambda _: False
     held_back: int = 0
-    _buckets: Recent[PolicyRef, _Bucket] = field(default_factory=Recent)
+    _buckets: Recent[PolicyRef, Bucket] = field(default_factory=Recent)
 
     def observe(self, request: UpdateRequest, status: RequestStatus, attempt: Attempt) -> None:
         """Report an attempt whose status is stored; nothing is reported twice."""
@@ -218,13 +212,10 @@ class EventRecorder:
 
     def _allowed(self, policy: PolicyRef) -> bool:
         now = self.clock.monotonic()
-        bucket = self._buckets.get(policy) or _Bucket(_BURST, now)
-        self._buckets.keep(policy, bucket)
-        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled) * _PER_SECOND)
-        bucket.filled = now
-        if bucket.tokens < 1:
+        bucket = self._buckets.get(policy) or Bucket.full(_PACE, now)
+        if bucket.ready_at(_PACE, now) > now:
             return False
-        bucket.tokens -= 1
+        self._buckets.keep(policy, bucket.take(_PACE, now))
         return True
 
 

@@ -18,6 +18,7 @@ from reconciler.config import ControllerSettings
 from reconciler.engine.match import KindSelector
 from reconciler.engine.program import CompiledPolicy
 from reconciler.errors import AlreadyExists, Conflict, Invalid, NotInstalled
+from reconciler.requests.pace import Bucket, Pace
 from reconciler.services.catalog.configurations import Written, is_in_step
 from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
@@ -44,10 +45,9 @@ from reconciler.services.rollout.webhook_config import (
 from reconciler.services.rollout.webhook_rules import lookup, selectors
 from reconciler.signals import Signal
 
-_RESTORATIONS = 10.0
-"""Restorations that may be made in a burst."""
-_RESTORE_EVERY = 2.0
-"""Seconds between two restorations after the burst."""
+_PACE = Pace(interval=2.0, burst=10)
+"""How often configurations are restored."""
+_UNUSED = Bucket.full(_PACE, 0.0)
 _CONDITIONS_PLACE = "spec.webhookConfiguration.matchConditions"
 _KEY_OF_PLACE = {
     "matchConditions": "matchConditions",
@@ -113,8 +113,7 @@ class WebhookWriter:
     _refused: dict[PolicyRef, tuple[CompiledPolicy, str]] = field(default_factory=dict)
     _owner: Mapping[str, Any] | None = None
     _owner_asked: bool = False
-    _allowance: float = _RESTORATIONS
-    _allowance_of: float = 0.0
+    _restorations: Bucket = _UNUSED
 
     @classmethod
     def of(
@@ -333,18 +332,14 @@ class WebhookWriter:
             Conflict: There were too many restorations; this one has to wait.
         """
         now = self.cluster.clock.monotonic()
-        earned = (now - self._allowance_of) / _RESTORE_EVERY
-        self._allowance = min(_RESTORATIONS, self._allowance + earned)
-        self._allowance_of = now
         what = _what_happened(live)
-        if self._allowance < 1:
+        if (wait := self._restorations.ready_at(_PACE, now) - now) > 0:
             msg = (
-                f"{ref} {what} again and again: it is restored every {_RESTORE_EVERY:g} seconds;"
+                f"{ref} {what} again and again: it is restored every {_PACE.interval:g} seconds;"
                 " find out which program undoes it"
             )
-            wait = (1 - self._allowance) * _RESTORE_EVERY
             raise Conflict(msg, status=409, retry_after=wait)
-        self._allowance -= 1
+        self._restorations = self._restorations.take(_PACE, now)
         self.restored.emit(ref, f"it {what}")
 
     def _is_refused(self, policy: CompiledPolicy) -> bool:

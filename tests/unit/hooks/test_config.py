@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import InvalidPolicy
-from reconciler.hooks.bindings import EVENTS, Pace
+from reconciler.hooks.bindings import EVENTS
 from reconciler.hooks.config import load_config
+from reconciler.requests.pace import Pace
 
 MONITOR = "configVersion: v1\nkubernetes:\n- kind: Pod\n"
 NAME_AND_FIELD = """\

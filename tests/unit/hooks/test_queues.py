@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.hooks.bindings import Pace
 from reconciler.hooks.contexts import STARTUP, Context, ContextType
-from reconciler.hooks.queues import Bucket, Pause, Queue, Run, Task
+from reconciler.hooks.queues import Pause, Queue, Run, Task
+from reconciler.requests.pace import Bucket, Pace
 
 TASKS = st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.booleans()), max_size=12)
 

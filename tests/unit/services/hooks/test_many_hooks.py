@@ -9,12 +9,12 @@ from typing_extensions import override
 
 from reconciler.api.meta import ObjectRef
 from reconciler.clock import SystemClock
-from reconciler.hooks.bindings import Pace
 from reconciler.hooks.contexts import Context, ContextType
 from reconciler.hooks.declared import HOOKS, DeclaredHook, compile_hook
 from reconciler.hooks.ports import HookRef
 from reconciler.hooks.records import HookIdentity, Record, spec_of
 from reconciler.memory.cluster import MemoryCluster
+from reconciler.requests.pace import Pace
 from reconciler.services.hooks.accounts import HookAccount
 from reconciler.services.hooks.active import ActiveHook
 from reconciler.services.hooks.dispatch import HookDispatcher
