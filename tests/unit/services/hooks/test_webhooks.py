@@ -49,6 +49,7 @@ class Stored:
         self.found: dict[ConfigurationRef, Object] = {}
         self.refused = ""
         self.forbidden = False
+        self.owned = True
         self.writes = 0
 
     async def get(self, ref: ConfigurationRef) -> Object | None:
@@ -75,6 +76,8 @@ class Stored:
             raise Invalid("webhooks[0].matchConditions[0]: no")
 
     async def owner(self) -> Mapping[str, Any] | None:
+        if not self.owned:
+            return None
         return {"apiVersion": "v1", "kind": "ClusterRole", "name": NAME, "uid": "u"}
 
     def _keep(self, configuration: Object) -> Object:
@@ -205,7 +208,11 @@ async def test_a_rule_for_all_api_groups_spares_the_groups_that_a_cluster_needs(
     assert webhook.get("matchConditions", []) == (wanted if spared else [])
 
 
-async def test_a_configuration_that_is_up_to_date_is_not_written_again(world: World) -> None:
+@pytest.mark.parametrize("owned", [True, False], ids=["owned", "without the role"])
+async def test_a_configuration_that_is_up_to_date_is_not_written_again(
+    world: World, *, owned: bool
+) -> None:
+    world.stored.owned = owned
     keeper = world.keeper()
     for _ in range(3):
         await keeper.settle()
