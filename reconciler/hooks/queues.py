@@ -95,8 +95,11 @@ class Queue:
         return replace(self, waiting=_ordered((*self.waiting, task)))
 
     def without(self, order: int) -> "Queue":
-        """Return the queue without a waiting task."""
-        return replace(self, waiting=tuple(item for item in self.waiting if item.order != order))
+        """Return the queue without a waiting task; what was not in a failed run is not delayed."""
+        left = tuple(item for item in self.waiting if item.order != order)
+        if self.running or (left and left[0] in self._together()):
+            return replace(self, waiting=left)
+        return Queue(waiting=left)
 
     def next(self, now: float, *, ready_at: float = 0.0) -> Run | Pause | None:
         """Return the next run or pause; None if there is nothing to do until another event.

@@ -66,6 +66,13 @@ def test_a_task_added_during_a_failing_run_joins_the_retry() -> None:
     assert orders(queue.fail(0).next(5)) == [1, 2]
 
 
+def test_a_task_behind_one_that_is_given_up_does_not_wait_for_its_retry() -> None:
+    failed = begun(Queue.of([task(1), task(2, "b"), task(3)])).fail(0)
+    assert isinstance(failed.without(3).next(0), Pause)
+    left = failed.without(1)
+    assert (left.failures, orders(left.next(0))) == (0, [2])
+
+
 def test_a_task_that_is_added_twice_runs_once() -> None:
     queue = begun(Queue.of([task(1), task(2)])).add(task(2)).add(task(1))
     assert queue.succeed().next(0) is None
