@@ -127,6 +127,8 @@ class Informer:
         scope: Its namespace, empty for all.
         synchronized: Called when its snapshot is complete.
         beginning: What the hook receives at the start if no cursor is recorded.
+        introduced: Set once one of the binding's watches has recorded a Synchronization. It has
+            the objects of all that start with it, because a run waits until they are listed.
         synced: Set while its snapshot is complete.
     """
 
@@ -137,8 +139,10 @@ class Informer:
     scope: str
     synchronized: Callable[[], None]
     beginning: Beginning = Beginning.SYNCHRONIZATION
+    introduced: asyncio.Event = field(default_factory=asyncio.Event)
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
+    _starting: bool = True
     _monitor: Monitor = field(init=False)
     _filter: ObjectFilter = field(init=False)
     _kind: Kind | None = None
@@ -225,6 +229,7 @@ class Informer:
             # The cursor of a binding with other settings does not apply to this one.
             self.account.cursors.pop((self.binding.name, self.scope), None)
             await self._introduce()
+        self._starting = False
         self.synced.set()
         self.synchronized()
 
@@ -254,7 +259,9 @@ class Informer:
             return
         self._listed = self._version = await self._list("")
         context = of_synchronization(self.binding)
-        if self.beginning is Beginning.SYNCHRONIZATION and context is not None:
+        wanted = self.beginning is Beginning.SYNCHRONIZATION
+        if wanted and context is not None and not (self._starting and self.introduced.is_set()):
+            self.introduced.set()
             await self._record(context, self._listed, self.account.object)
         else:
             self.recorder.passed(self._passed(self._listed))

@@ -228,6 +228,7 @@ def informers_of(
             )
             continue
         # Each named namespace has its own watch; the empty name means all.
+        introduced = asyncio.Event()
         for scope in dict.fromkeys(selection.namespaces or ("",)):
             yield Informer(
                 deps=deps,
@@ -236,6 +237,7 @@ def informers_of(
                 binding=binding,
                 scope=scope,
                 synchronized=synchronized,
+                introduced=introduced,
             )
 
 

@@ -82,6 +82,27 @@ def test_the_objects_of_all_namespaces_are_delivered_by_one_synchronization(
     runner.run(play())
 
 
+def test_the_objects_of_all_named_namespaces_are_delivered_by_one_synchronization(
+    runner: asyncio.Runner,
+) -> None:
+    async def play() -> None:
+        world = World(CLUSTER_HOOKS)
+        shown = "contexts[?type=='Synchronization'].objects[].object.metadata"
+        found = hook(shown, FIRST)
+        named = {"nameSelector": {"matchNames": ["a", "b"]}}
+        found["spec"]["kubernetes"] = [{**BINDING, "namespace": named}]
+        world.cluster.create(CLUSTER_HOOKS, found)
+        for place in ("a", "b"):
+            world.create("x", place, seed="y")
+        async with at_work(world, 1):
+            await settled(world, "first-a-x", "first-b-x")
+            assert len(await world.states()) == 1
+        async with at_work(world, 2):
+            assert len(await world.states()) == 1
+
+    runner.run(play())
+
+
 def test_objects_are_added_and_deleted_with_the_labels_of_their_namespace(
     runner: asyncio.Runner,
 ) -> None:
