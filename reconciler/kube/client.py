@@ -40,6 +40,7 @@ from reconciler.kube.paths import Call, describe
 from reconciler.kube.retrying import is_repeatable, repeated, until_done
 from reconciler.kube.shallow import ShallowResponse
 from reconciler.kube.transport import CONNECT_TIMEOUT, Line
+from reconciler.signals import Signal
 
 OnCall = Callable[[str, str, int, float], None]
 """Called after every request with verb, resource, HTTP status (0: no answer) and seconds."""
@@ -83,6 +84,11 @@ class Client:
     def date(self) -> tuple[str, float]:
         """Return the API server's last ``Date`` header and the monotonic time of its arrival."""
         return self._line.date
+
+    @property
+    def unserved(self) -> Signal[[]]:
+        """Return the signal that the API server does not serve a kind that was called."""
+        return self._line.unserved
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:
         """Set a predicate that must hold for each request that is not a GET, for every user."""
@@ -332,6 +338,8 @@ class Client:
                             _hang_up(response)
                         return
                     error = failure(call, status, response.headers, await response.read())
+                    if isinstance(error, NoKindMatch):
+                        self.unserved.emit()
             except (aiohttp.ClientError, OSError) as cause:
                 raise unreachable(call, self.address, cause) from cause
             finally:

@@ -49,8 +49,9 @@ class KubeKinds:
     A name that is not found triggers another discovery, at most every two seconds, and for a name
     that stays unknown less and less often, up to every ten. Names that callers invent do not
     accumulate: a thousand are remembered, and one that is too long for any kind is not looked up
-    again. Cached results are read again after five minutes, or after `invalidate`, which is called
-    when a CustomResourceDefinition changes.
+    again. Cached results are read again after five minutes, after a call that shows that a kind is
+    no longer served, and after `invalidate`, which is called when a CustomResourceDefinition
+    changes.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -64,11 +65,16 @@ class KubeKinds:
         self._wanted, self._have = 1, 0
         self._missed: dict[tuple[str, str], tuple[float, float]] = {}
         self._reading: asyncio.Task[None] | None = None
+        client.unserved.subscribe(self._doubt)
 
     def invalidate(self) -> None:
         """Mark the cached discovery as stale, so that the next lookup reads it again."""
         self._wanted += 1
         self._missed.clear()
+
+    def _doubt(self) -> None:
+        if self._clock.monotonic() - self._read_at >= _FIRST_PAUSE:
+            self.invalidate()
 
     async def find(self, api_version: str, kind: str) -> tuple[Kind, ...]:
         """Return the served resources that a target's ``apiVersion`` and ``kind`` name.

@@ -10,6 +10,8 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from typing_extensions import override
 
+from reconciler.signals import Signal
+
 CONNECT_TIMEOUT = 5.0
 
 _CONNECTIONS = 256
@@ -26,6 +28,7 @@ class Line:
         may_write: Called before each request that is not a GET: a leader whose Lease expired
             while it was frozen must not finish its writes.
         left_out: Called with a warning about objects that cannot be read.
+        unserved: Emitted when the API server does not serve a kind that was called.
         date: Last ``Date`` header of the API server, and the monotonic time of its arrival.
     """
 
@@ -39,6 +42,7 @@ class Line:
             self.fixed["server_hostname"] = configuration.tls_server_name
         self.may_write: Callable[[], bool] = lambda: True
         self.left_out: Callable[[str], None] = lambda _: None
+        self.unserved = Signal[[]]()
         self.date = "", 0.0
 
     def allow_writes(self, may_write: Callable[[], bool]) -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 from aiohttp import web
 
-from reconciler.errors import Unavailable
+from reconciler.errors import NoKindMatch, Unavailable
 from reconciler.kube.client import Client
 from reconciler.kube.discovery import KubeKinds
 from tests.unit.kube.conftest import StillClock
@@ -81,6 +81,18 @@ async def test_a_new_kind_is_found_at_the_next_lookup(api, kinds, clock):
     assert await kinds.find("x.example/v1", "Widget") == ()
     clock.seconds += 3
     assert names(await kinds.find("x.example/v1", "Widget")) == [("x.example/v1", "Widget")]
+
+
+async def test_a_kind_that_is_no_longer_served_is_discovered_again(api, client, kinds, clock):
+    api.answer("GET /api", CORE)
+    api.answer("GET /apis", widgets("v1"), widgets("v2"))
+    assert names([await kinds.named("", "widget")]) == [("x.example/v1", "Widget")]
+    clock.seconds += 3
+    for _ in range(5):
+        with pytest.raises(NoKindMatch):
+            await client.json("GET", "/apis/x.example/v1/widgets")
+        assert names([await kinds.named("", "widget")]) == [("x.example/v2", "Widget")]
+    assert len(api.calls("GET /apis")) == 2
 
 
 async def test_an_unknown_kind_does_not_cause_many_discovery_requests(api, kinds, clock):
