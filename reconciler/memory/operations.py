@@ -1,25 +1,40 @@
 """The `Operations` port on the in-memory cluster."""
 
+import contextlib
 from typing import Any
 
 import jsonpatch
 
 from reconciler.api.meta import Kind, Object
 from reconciler.engine.patch.merge7386 import apply_merge_patch
-from reconciler.errors import Invalid, NotFound, Unfinished
+from reconciler.errors import AlreadyExists, Invalid, NotFound, Unfinished
 from reconciler.memory.cluster import MemoryCluster
 from reconciler.services.ports.objects import Propagation
 
 
 class MemoryOperations:
-    """Writes without a guard."""
+    """Writes without a guard.
+
+    Attributes:
+        generated: The last name that an object got for its ``generateName``.
+    """
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
+        self.generated = ""
 
     async def create(self, kind: Kind, obj: Object) -> Object:
-        """Store a new object."""
-        return self._cluster.create(kind, obj)
+        """Store a new object; one without a name gets a number after its ``generateName``."""
+        meta = obj.get("metadata") or {}
+        if meta.get("name") or not meta.get("generateName"):
+            return self._cluster.create(kind, obj)
+        number = 0
+        while True:
+            number += 1
+            self.generated = f"{meta['generateName']}{number}"
+            named = {**obj, "metadata": {**meta, "name": self.generated}}
+            with contextlib.suppress(AlreadyExists):
+                return self._cluster.create(kind, named)
 
     async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Apply a merge patch; return the object."""

@@ -70,6 +70,16 @@ async def data_of(world: World, name: str) -> Any:
     return (await world.reader.get(CONFIG_MAPS, world.namespace, name))["data"]
 
 
+async def test_an_object_without_a_name_gets_one_that_begins_as_it_says(world: World) -> None:
+    meta = {"generateName": "made-", "namespace": world.namespace}
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    names = {
+        (await world.operations.create(CONFIG_MAPS, obj))["metadata"]["name"] for _ in range(2)
+    }
+    assert len(names) == 2
+    assert all(len(name) > len("made-") == name.index("-") + 1 for name in names)
+
+
 @pytest.mark.parametrize("case", EXECUTED)
 async def test_a_public_conformance_case_leaves_the_expected_objects(
     world: World, case: Case

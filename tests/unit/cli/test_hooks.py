@@ -219,6 +219,36 @@ def test_an_operation_on_a_missing_object_is_reported_with_a_hint(script: Script
     assert "name its file with --target-resource if the cluster has it" in done.stdout
 
 
+def test_objects_whose_name_a_hook_leaves_to_the_api_server_are_shown(script: Script) -> None:
+    meta = "{generateName: job-, namespace: shop}"
+    made = f"operation: Create\nobject: {{apiVersion: v1, kind: ConfigMap, metadata: {meta}}}"
+    done = run(script(operation(f"{made}\n---\n{made}")), "--event", "onstartup")
+    assert (done.exit_code, done.stderr) == (0, "")
+    shown = [line for line in done.stdout.splitlines() if line.startswith(("Create", "+++"))]
+    assert shown == [
+        "Create ConfigMap shop/job-1",
+        "+++ ConfigMap shop/job-1",
+        "Create ConfigMap shop/job-2",
+        "+++ ConfigMap shop/job-2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ("{name: x}", "Create ConfigMap x: object.metadata.namespace: is required for ConfigMap"),
+        ("{namespace: shop}", "Create ConfigMap shop/: ConfigMap shop/: the name is empty"),
+    ],
+)
+def test_an_operation_without_the_place_of_its_object_is_reported(
+    script: Script, meta: str, said: str
+) -> None:
+    made = f"operation: Create\nobject: {{apiVersion: v1, kind: ConfigMap, metadata: {meta}}}"
+    done = run(script(operation(made)), "--event", "onstartup")
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert done.stdout.splitlines()[-1] == said
+
+
 def test_after_a_failure_only_operations_that_ignore_hook_errors_are_shown(script: Script) -> None:
     body = operation(
         "operation: MergePatch\nkind: Pod\nnamespace: default\nname: web\nsubresource: status\n"

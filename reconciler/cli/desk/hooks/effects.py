@@ -44,11 +44,12 @@ async def effects_of(
         guard: The objects that a declared hook may not change; None for an executable.
     """
     cluster = file_objects.cluster
+    made = MemoryOperations(cluster)
     runner = OperationRunner(
         kinds=cluster,
         reader=cluster,
         writer=cluster,
-        operations=MemoryOperations(cluster),
+        operations=made,
         jq=jq,
         confined_to=confined_to,
         protection=guard,
@@ -61,6 +62,7 @@ async def effects_of(
             namespace = namespace or confined_to
         before = await _read(file_objects, kind, namespace, called)
         (result,) = await runner.run([operation])
+        called = called or ("" if result.error else made.generated)
         effect = Effect(
             operation=operation,
             target=f"{kind.kind if kind else name} {namespace}/{called}".replace(" /", " "),
@@ -90,7 +92,7 @@ def _address(operation: Operation) -> tuple[str, str, str, str]:
 async def _read(
     file_objects: FileObjects, kind: Kind | None, namespace: str, name: str
 ) -> Object | None:
-    if kind is None:
+    if kind is None or not name or (kind.namespaced and not namespace):
         return None
     try:
         found = await file_objects.cluster.get(replace(kind, subresource=""), namespace, name)
