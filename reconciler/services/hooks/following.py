@@ -31,6 +31,8 @@ from reconciler.services.ports.watching import WatchEvent, Watching, WatchScope
 
 _SHORTEST: Final = 1.0
 _TOGETHER: Final = 500
+_RENEWED: Final = 2
+"""Watches without an event after which the objects are listed; each lasts 90 seconds."""
 _EVENTS: Final = {"ADDED": "Added", "MODIFIED": "Modified", "DELETED": "Deleted"}
 
 
@@ -143,6 +145,7 @@ class Informer:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
     _starting: bool = True
+    _quiet: int = 0
     _monitor: Monitor = field(init=False)
     _filter: ObjectFilter = field(init=False)
     _kind: Kind | None = None
@@ -197,8 +200,11 @@ class Informer:
                 async for event in events:
                     await self._take(event)
                     await self._release()
+            self._quiet += 1
+            if self._quiet == _RENEWED:
+                await self._relist(dropped=False)
         except Gone:
-            await self._miss()
+            await self._relist(dropped=True)
         except NoKindMatch:
             if await self._served() == self._kind:
                 raise
@@ -266,19 +272,21 @@ class Informer:
         else:
             self.recorder.passed(self._passed(self._listed))
 
-    async def _miss(self) -> None:
-        """Continue after the API server has dropped the events since the last version."""
+    async def _relist(self, *, dropped: bool) -> None:
+        """Continue from a list, because events are dropped, or soon are where none arrive."""
         given = self._monitor
         if _is_later(self._listed, self._version):
             # The list is newer than the last event: the hook has received the state back then.
             try:
                 given = await self._recalled()
             except Gone:
-                self.deps.events.emit(self._missed())
-                self.account.cursors.pop((self.binding.name, self.scope), None)
-                # Deletions are lost; a namespace to leave goes on with what is listed.
-                self._version = self._listed if self._leaving else ""
-                return
+                # What a watch has not replayed for so long has not happened.
+                if dropped:
+                    self.deps.events.emit(self._missed())
+                    self.account.cursors.pop((self.binding.name, self.scope), None)
+                    # Deletions are lost; a namespace to leave goes on with what is listed.
+                    self._version = self._listed if self._leaving else ""
+                    return
         await self._compare(given)
 
     def _missed(self) -> Event:
@@ -333,7 +341,7 @@ class Informer:
             there = obj is not None and change.event != DELETED
             obj = obj or self._named(change.observed)
             found.append((resource_version(obj) if there else since or version, change, obj))
-        self._monitor, self._listed, self._version = given, version, version
+        self._monitor, self._listed, self._version, self._quiet = given, version, version, 0
         for at, change, obj in sorted(found, key=lambda item: version_number(item[0])):
             await self._record(of_change(self.binding, change), at, obj, partial=not since)
         self._count()
@@ -351,7 +359,7 @@ class Informer:
             await self._record(of_change(self.binding, change), event.version, event.object)
         else:
             self.recorder.passed(self._passed(event.version))
-        self._version = event.version
+        self._version, self._quiet = event.version, 0
         self._count()
 
     async def _record(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.meta import CONFIG_MAPS
 from reconciler.api.updaterequest import State
 from reconciler.hooks.declared import HOOKS
 from tests.skipping import SkippingLoop
@@ -18,6 +19,7 @@ from tests.unit.services.hooks.world import (
     LabelsByJq,
     LoopClock,
     Outage,
+    Quiet,
     Refusals,
     Trouble,
     World,
@@ -339,6 +341,29 @@ def test_no_missed_events_are_reported_if_none_were_missed() -> None:
         made, said = runner.run(_missed())
     assert len(made) == 3
     assert said == []
+
+
+def test_no_missed_events_are_reported_after_a_quiet_time_without_bookmarks() -> None:
+    async def two() -> Counter[str]:
+        world = Quiet()
+        world.cluster.create(HOOKS, hook())
+        for term in (1, 2, 3):
+            working = asyncio.create_task(process(world, Ending(), term, 1).run())
+            await until(world.ready, Ending())
+            if term == 1:
+                world.create("seed-0", seed="y")
+            await asyncio.sleep(30)
+            page = await world.cluster.list_page(CONFIG_MAPS)
+            await asyncio.sleep(270)
+            working.cancel()
+            await asyncio.wait({working})
+            world.compact(page.resource_version)
+            world.create(f"other-{term}")
+        assert not world.missed
+        return await world.made()
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        assert runner.run(two()) == Counter({"seed-0-added": 1})
 
 
 async def _blind(at: int) -> tuple[bool, set[str], bool]:

@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.updaterequest import State
 from reconciler.hooks.declared import CLUSTER_HOOKS
 from tests.skipping import SkippingLoop
-from tests.unit.services.hooks.world import Ending, World, process, until
+from tests.unit.services.hooks.world import Ending, Quiet, World, process, until
 
 BINDING = {
     "name": "seeds",
@@ -152,6 +152,23 @@ def test_changes_in_namespaces_while_no_process_watches_are_found(runner: asynci
             world.create("y", "stays", seed="y")
             await settled(world, *done, "stays-y-added")
         assert len(await world.states()) == requests + 1, "nothing is given again"
+
+    runner.run(play())
+
+
+def test_objects_of_a_namespace_that_was_left_are_deleted_without_bookmarks(
+    runner: asyncio.Runner,
+) -> None:
+    async def play() -> None:
+        world = Quiet(CLUSTER_HOOKS)
+        world.cluster.create(CLUSTER_HOOKS, hook())
+        await world.label("a", seed="y")
+        async with at_work(world, 1):
+            world.create("x", "a", seed="y")
+            await settled(world, "a-x-added")
+        await world.label("a")
+        async with at_work(world, 2):
+            await settled(world, "a-x-added", "a-x-deleted")
 
     runner.run(play())
 

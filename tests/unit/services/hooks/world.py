@@ -375,6 +375,21 @@ class World:
         return waiting + [item.status.state async for item in requests.finished()]
 
 
+class Quiet(World):
+    """A cluster whose API server sends no bookmarks, as for the kind Event."""
+
+    @override
+    async def follow(self, scope: WatchScope, since: str) -> AsyncGenerator[WatchEvent]:
+        async for event in super().follow(scope, since):
+            if event.type == "BOOKMARK":
+                return
+            yield event
+
+    def compact(self, version: str) -> None:
+        """Drop the history before a version."""
+        self._forgotten = int(version)
+
+
 def _is_of(scope: WatchScope, event: WatchEvent) -> bool:
     meta = event.object["metadata"]
     if (event.object["kind"], meta.get("namespace", "")) == ("Namespace", ""):
