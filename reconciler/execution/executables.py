@@ -191,7 +191,7 @@ def _check_program(executable: Executable) -> None:
         with executable.path.open("rb") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise InvalidPolicy(_PLACE, f"cannot be read: {error.strerror}") from error
+        raise InvalidPolicy(_PLACE, f"its file cannot be read: {error.strerror}") from error
     if head.startswith(_PROGRAMS):
         return
     if not head.startswith(_INTERPRETED):

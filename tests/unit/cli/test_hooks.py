@@ -80,6 +80,8 @@ def test_the_hooks_of_a_folder_are_listed_with_their_bindings(script: Script) ->
     script(":", name="hooks/b/second.sh")
     script(":", config="configVersion: v1\nonStartup: 1", name="hooks/a.sh")
     script(":", config="kubernetes: []", name="hooks/broken.sh")
+    pace = "settings: {executionMinInterval: 1s, executionBurst: 1}"
+    script(":", config=f"configVersion: v1\n{pace}", name="hooks/c.sh")
     Path("hooks/forgotten.sh").write_text("#!/bin/sh\n")
     done = hooks("list", "hooks", "--yes")
     assert done.exit_code == 1
@@ -90,6 +92,7 @@ def test_the_hooks_of_a_folder_are_listed_with_their_bindings(script: Script) ->
         ["b/second.sh", "nightly"],
         ["b/second.sh", "pods"],
         ["b/second.sh", "settings"],
+        ["c.sh", "none"],
     ]
     assert "pods       pod: Added          main" in done.stdout
     assert "settings   cm: snapshots only  main" in done.stdout

@@ -204,3 +204,5 @@ def outline(config: HookConfig) -> Iterator[tuple[str, str, str]]:
         yield asked.name, "admission", ""
     for conversion in config.conversions:
         yield conversion.name, f"conversion of {conversion.crd}", ""
+    if config == HookConfig(pace=config.pace):
+        yield "none", "never", ""
