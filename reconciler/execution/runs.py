@@ -119,7 +119,7 @@ class ExecutableRuns:
 
         clock = SystemClock()
         begun = clock.monotonic()
-        context = render_json(list(contexts))
+        context = render_json(list(contexts), indented=True)
         answer = await self.executables.run(executable, context, say, seconds=seconds)
         for problem in problems_of(answer):
             self.observer.noticed(run, problem)

@@ -115,12 +115,17 @@ def result_of(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else list(results) or None
 
 
-def render_json(value: Any) -> str:
-    """Render a value as Go's encoding/json does: sorted keys, no spaces, Go's number format."""
-    return "".join(_rendered(value))
+def render_json(value: Any, *, indented: bool = False) -> str:
+    """Render a value as Go's encoding/json does: sorted keys, Go's number format.
+
+    Args:
+        indented: Write a line for each part, instead of one line without spaces.
+    """
+    return "".join(_rendered(value, "\n" if indented else ""))
 
 
-def _rendered(value: Any) -> Iterator[str]:
+def _rendered(value: Any, line: str) -> Iterator[str]:
+    inner = line and f"{line}  "
     match value:
         case bool() | None:
             yield json.dumps(value)
@@ -131,17 +136,18 @@ def _rendered(value: Any) -> Iterator[str]:
         case float():
             yield _number(value)
         case dict():
+            colon = ": " if line else ":"
             yield "{"
             for index, key in enumerate(sorted(value)):
-                yield f"{',' if index else ''}{_quoted(key)}:"
-                yield from _rendered(value[key])
-            yield "}"
+                yield f"{',' if index else ''}{inner}{_quoted(key)}{colon}"
+                yield from _rendered(value[key], inner)
+            yield f"{line if value else ''}}}"
         case _:
             yield "["
             for index, item in enumerate(value):
-                yield "," if index else ""
-                yield from _rendered(item)
-            yield "]"
+                yield f"{',' if index else ''}{inner}"
+                yield from _rendered(item, inner)
+            yield f"{line if value else ''}]"
 
 
 def stored_size(text: bytes) -> int:

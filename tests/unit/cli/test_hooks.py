@@ -1,6 +1,7 @@
 """`retrofit hooks` with real scripts: their input, and the changes that they request."""
 
 import contextlib
+import json
 import os
 import pty
 import signal
@@ -151,8 +152,8 @@ def test_a_schedule_has_the_snapshots_of_the_files(script: Script) -> None:
     assert "mode: strict" in done.stdout
     assert "password" not in done.stdout
     assert done.stdout.endswith("# Operations\nnone\n")
-    context = Path("hooks/context.json").read_text()
-    assert '"snapshots":{"settings":[{"object":{' in context
+    (context,) = json.loads(Path("hooks/context.json").read_text())
+    assert context["snapshots"]["settings"][0]["object"]["data"] == {"mode": "strict"}
 
 
 def test_a_hook_can_be_run_for_startup_and_synchronization(script: Script) -> None:

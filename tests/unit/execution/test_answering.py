@@ -128,8 +128,8 @@ def world(executables: Executables, tmp_path: Path) -> World:
 
 async def test_a_script_reads_the_review_and_its_response_is_returned(world: World) -> None:
     verdict = await world.review(
-        'grep -q \'"binding":"a.example.com"\' $BINDING_CONTEXT_PATH || exit 1',
-        'grep -q \'"review":{"kind":"AdmissionReview"\' $BINDING_CONTEXT_PATH || exit 2',
+        'grep -q \'"binding": "a.example.com"\' $BINDING_CONTEXT_PATH || exit 1',
+        'grep -q \'"kind": "AdmissionReview"\' $BINDING_CONTEXT_PATH || exit 2',
         "test $ADMISSION_RESPONSE_PATH = $VALIDATING_RESPONSE_PATH || exit 3",
         'echo \'{"name": "n", "set": 1}\' > $METRICS_PATH',
         'echo \'{"allowed":false, "message": "no", "warnings": ["w"]}\'> $ADMISSION_RESPONSE_PATH',
@@ -229,9 +229,9 @@ async def test_no_hook_is_run_for_objects_in_system_namespaces(
 
 
 STEP = """
-set -- $(sed 's/.*"fromVersion":"\\([^"]*\\)".*"toVersion":"\\([^"]*\\)".*/\\1 \\2/' \\
-  $BINDING_CONTEXT_PATH) && to=${2#g/}
-objects=$(sed 's/.*"objects":\\(\\[.*\\]\\),"uid".*/\\1/' $BINDING_CONTEXT_PATH)
+given=$(tr -d ' \\n' < $BINDING_CONTEXT_PATH)
+to=$(echo "$given" | sed 's/.*"toVersion":"\\([^"]*\\)".*/\\1/') && to=${to#g/}
+objects=$(echo "$given" | sed 's/.*"objects":\\(\\[.*\\]\\),"uid".*/\\1/')
 echo "{\\"convertedObjects\\": $objects}" | sed "s#g/v[12]#g/$to#g" > $CONVERSION_RESPONSE_PATH
 """
 

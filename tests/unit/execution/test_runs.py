@@ -68,6 +68,24 @@ def world(executables: Executables, tmp_path: Path) -> World:
     return World(executables, tmp_path)
 
 
+async def test_the_file_with_the_contexts_is_indented_as_by_the_original(world: World) -> None:
+    """Hooks search it for lines, and print it."""
+    result = await world.run("cat $BINDING_CONTEXT_PATH")
+    assert result.failure is None
+    assert [line for _, line, _ in world.seen.lines] == [
+        "[",
+        "  {",
+        '    "binding": "pods",',
+        '    "type": "Event",',
+        '    "watchEvent": "Added"',
+        "  },",
+        "  {",
+        '    "binding": "pods"',
+        "  }",
+        "]",
+    ]
+
+
 async def test_a_run_returns_its_operations_and_is_reported(world: World) -> None:
     result = await world.run(
         "grep -o Added $BINDING_CONTEXT_PATH",

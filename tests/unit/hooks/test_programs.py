@@ -74,6 +74,22 @@ def test_values_are_rendered_as_json_in_the_format_of_go(value: object, text: st
     assert render_json(value) == text
 
 
+def test_lines_of_json_are_indented_in_the_format_of_go() -> None:
+    value = {"b": [], "a": [1, {}, {"c": None}]}
+    assert render_json(value, indented=True).splitlines() == [
+        "{",
+        '  "a": [',
+        "    1,",
+        "    {},",
+        "    {",
+        '      "c": null',
+        "    }",
+        "  ],",
+        '  "b": []',
+        "}",
+    ]
+
+
 def test_a_program_receives_64_bit_numbers_and_sorted_keys() -> None:
     assert input_text({"b": 9007199254740993, "a": 2.0}) == '{"a": 2, "b": 9007199254740992}'
     assert input_text({"b": "1:9007199254740993", "a": 2}) == '{"a":2,"b":"1:9007199254740993"}'

@@ -65,9 +65,8 @@ class Script:
 
     async def play(self, contexts: Sequence[Mapping[str, Any]], say: Say) -> Played:
         """Run the executable, and parse the files that it writes."""
-        answer = await self.executables.run(
-            self.executable, render_json(list(contexts)), say, seconds=self.seconds
-        )
+        context = render_json(list(contexts), indented=True)
+        answer = await self.executables.run(self.executable, context, say, seconds=self.seconds)
         failure = "" if answer.failure is None else str(answer.failure)
         played = Played(failure=failure, problems=tuple(problems_of(answer)))
         try:
