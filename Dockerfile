@@ -33,7 +33,7 @@ LABEL org.opencontainers.image.title="kube-retrofit-hooks" \
 # The current versions of the base's distribution: a pinned version would no longer be available after its next release.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends bash jq kubernetes-client && rm -rf /var/lib/apt/lists/*
-ENV PATH=/opt/retrofit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
+ENV PATH=$PATH:/opt/retrofit/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
 COPY --from=build /opt/retrofit /opt/retrofit
 RUN mkdir /hooks
 USER 65532:65532

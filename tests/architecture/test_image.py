@@ -27,3 +27,10 @@ def test_the_dockerfile_names_no_architecture() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert "--platform" not in text
     assert [name for name in ("amd64", "arm64", "x86_64", "aarch64") if name in text] == []
+
+
+def test_python_in_a_hook_is_that_of_the_base_image() -> None:
+    """Users install packages for it; the program's own has those of the program only."""
+    _, _, stage = (ROOT / "Dockerfile").read_text().partition(" AS hooks\n")
+    (line,) = (line for line in stage.split("\nFROM ")[0].splitlines() if "PATH" in line)
+    assert "ENV PATH=$PATH:/opt/retrofit/bin " in line
