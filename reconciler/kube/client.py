@@ -163,6 +163,7 @@ class Client:
     async def close(self) -> None:
         """Close all connections."""
         await self._line.session.close()
+        await self._line.watches.close()
 
     async def request(
         self,
@@ -207,7 +208,10 @@ class Client:
             if method != "GET" and not self._line.may_write():
                 raise ClusterError(f"{call}: this process no longer holds the Lease")
             try:
-                async with self._open(call, method, url, headers=headers, data=body) as response:
+                session = self._line.session
+                async with self._open(
+                    call, method, url, session, headers=headers, data=body
+                ) as response:
                     return await (_read(call, response, most) if most else response.read())
             except ClusterError as error:
                 seen.append(error)
@@ -278,8 +282,9 @@ class Client:
         call = describe("GET", path, watch=True)
         headers = {"Accept": accept, **self._headers}
         limits = aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT, sock_read=idle)
+        watches = self._line.watches
         async with self._open(
-            call, "GET", self._url(path, query), headers=headers, timeout=limits
+            call, "GET", self._url(path, query), watches, headers=headers, timeout=limits
         ) as response:
             yield _lines(call, response)
 
@@ -316,7 +321,7 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def _open(
-        self, call: Call, method: str, url: URL, **options: Any
+        self, call: Call, method: str, url: URL, session: aiohttp.ClientSession, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield a successful answer; after a 401, try once more with credentials read again."""
         for again in (True, False):
@@ -326,9 +331,7 @@ class Client:
             started = self._clock.monotonic()
             status = 0
             try:
-                async with self._line.session.request(
-                    method, url, **options, **self._line.fixed
-                ) as response:
+                async with session.request(method, url, **options, **self._line.fixed) as response:
                     status = response.status
                     self._line.note_date(response.headers.get("Date", ""), self._clock.monotonic())
                     if status < 300:  # noqa: PLR2004

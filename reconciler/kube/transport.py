@@ -21,9 +21,12 @@ _READ_BUFFER = 128 * 1024
 
 
 class Line:
-    """One pool of connections for a configuration; no request is sent yet.
+    """The connections for a configuration; no request is sent yet.
 
     Attributes:
+        session: Pool of the connections for calls.
+        watches: Connections for watches, as many as there are watches: they stay in use, and
+            would leave none for calls.
         fixed: Options of every request.
         may_write: Called before each request that is not a GET: a leader whose Lease expired
             while it was frozen must not finish its writes.
@@ -35,6 +38,7 @@ class Line:
     def __init__(self, configuration: Configuration) -> None:
         self.transport = Transport(configuration)
         self.session = self.transport.open()
+        self.watches = self.transport.open(most=0)
         self.fixed: dict[str, Any] = {"allow_redirects": False}
         if proxy := configuration.proxy or _proxy_of(str(configuration.host)):
             self.fixed |= {"proxy": proxy, "proxy_headers": configuration.proxy_headers}
@@ -65,8 +69,9 @@ class Transport(RESTClientObject):
     answer may have four megabytes in a buffer by default; they pile up while the process is slow.
     """
 
-    def open(self, **more: Any) -> aiohttp.ClientSession:
-        """Return a session with connections of its own."""
+    def open(self, *, most: int = _CONNECTIONS, **more: Any) -> aiohttp.ClientSession:
+        """Return a session with connections of its own; 0 is no limit."""
+        self._most = most
         self.configuration.client_session_kwargs = {
             "trust_env": False,
             "timeout": aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
@@ -79,7 +84,7 @@ class Transport(RESTClientObject):
     @override
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
-            limit=_CONNECTIONS, ssl=self.ssl_context, keepalive_timeout=_KEEP_ALIVE
+            limit=self._most, ssl=self.ssl_context, keepalive_timeout=_KEEP_ALIVE
         )
 
 

@@ -1,6 +1,7 @@
 """The client's headers, retries, deadlines, tokens and impersonation."""
 
 import asyncio
+import contextlib
 
 import pytest
 from aiohttp import web
@@ -17,7 +18,7 @@ from reconciler.errors import (
     Unavailable,
 )
 from reconciler.kube.client import connect
-from reconciler.kube.decoding import MERGE_PATCH
+from reconciler.kube.decoding import JSON, MERGE_PATCH
 
 PATH = "/api/v1/namespaces/a/configmaps/b"
 ROUTE = f"GET {PATH}"
@@ -45,6 +46,21 @@ async def test_a_request_sends_the_given_query_body_and_headers(api, client):
     assert seen.headers["Content-Type"] == MERGE_PATCH
     assert seen.headers["Authorization"] == "Bearer secret"
     assert seen.headers["User-Agent"].startswith("kube-retrofit/")
+
+
+async def test_watches_take_no_connections_from_other_requests(api, client):
+    async def endless(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.Event().wait()
+
+    api.answer("GET /watched", endless)
+    api.answer(ROUTE, {})
+    async with asyncio.timeout(30), contextlib.AsyncExitStack() as watches:
+        for _ in range(300):
+            watch = client.stream("/watched", query={}, accept=JSON, idle=60)
+            await watches.enter_async_context(watch)
+        assert await client.json("GET", PATH) == {}
 
 
 async def test_the_address_of_the_server_can_have_a_path(api, open_client):
