@@ -405,7 +405,7 @@ class Informer:
             raise NoKindMatch(f"the cluster serves no {self.binding.kind!r}{where}")
         if self.scope and not kind.namespaced:
             raise NoKindMatch(
-                f"{kind.kind} is cluster-scoped: use a ClusterHook without namespace"
+                f"{kind.kind} is cluster-scoped: omit namespace, in a ClusterHook or an executable"
             )
         return kind
 

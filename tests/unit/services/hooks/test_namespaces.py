@@ -103,6 +103,28 @@ def test_the_objects_of_all_named_namespaces_are_delivered_by_one_synchronizatio
     runner.run(play())
 
 
+def test_a_cluster_scoped_kind_in_a_namespace_is_reported_with_its_cure(
+    runner: asyncio.Runner,
+) -> None:
+    async def play() -> None:
+        world = World(CLUSTER_HOOKS)
+        found = hook()
+        named = {"nameSelector": {"matchNames": ["a"]}}
+        found["spec"]["kubernetes"] = [{**BINDING, "kind": "Namespace", "namespace": named}]
+        world.cluster.create(CLUSTER_HOOKS, found)
+        working = asyncio.create_task(process(world, Ending(), 1, 1 << 20).run())
+        await asyncio.sleep(5)
+        (stored,) = (await world.cluster.list_page(CLUSTER_HOOKS)).items
+        (condition,) = stored["status"]["conditions"]
+        assert condition["message"] == (
+            "seeds: Namespace is cluster-scoped: omit namespace, in a ClusterHook or an executable"
+        )
+        working.cancel()
+        await asyncio.wait({working})
+
+    runner.run(play())
+
+
 def test_objects_are_added_and_deleted_with_the_labels_of_their_namespace(
     runner: asyncio.Runner,
 ) -> None:
