@@ -192,7 +192,8 @@ def _source(kubeconfig: str, context: str) -> tuple[str, _Read]:
     files = [file for file in named if file.is_file()]
     if not files:
         raise InvalidSetting(
-            f"there is no kubeconfig {places}: name a file that exists, or run inside a cluster"
+            f"there is no kubeconfig {places}: name one with --kubeconfig (of retrofit-hooks:"
+            " --kube-config), or run inside a cluster"
         )
     source = _Kubeconfig(files, context)
     return source.place, source.read

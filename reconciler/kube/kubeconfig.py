@@ -64,7 +64,10 @@ def context_of(files: Sequence[Path], context: str) -> str:
     place = f"kubeconfig {':'.join(map(str, files))}"
     name = context or next(filter(None, (item.get("current-context") for item in read)), "")
     if not name:
-        raise InvalidSetting(f"{place}: it has no current-context: name a context")
+        raise InvalidSetting(
+            f"{place}: it has no current-context: name one with --context (of retrofit-hooks:"
+            " --kube-context)"
+        )
     chosen = _named(read, "context", name)
     if chosen is None:
         raise InvalidSetting(f"{place}: it has no context {name}: name another")

@@ -165,7 +165,7 @@ async def test_without_a_home_folder_there_is_no_kubeconfig(
     monkeypatch.setattr(pwd, "getpwuid", getpwuid)
     for name in ("HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(InvalidSetting, match=r"no kubeconfig ~/\.kube/config: name a file that"):
+    with pytest.raises(InvalidSetting, match=r"no kubeconfig ~/\.kube/config: .* --kube-config\)"):
         await connect("")
 
 
@@ -176,7 +176,10 @@ async def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "meaning"),
     [
-        (("current-context: a", ""), "it has no current-context: name a context"),
+        (
+            ("current-context: a", ""),
+            "it has no current-context: name one with --context (of",
+        ),
         (("current-context: a", "current-context: b"), "it has no context b: name another"),
         (("cluster: a,", "cluster: c,"), "its context names the cluster c, which it lacks"),
         (("users: [", "users: [["), "it is not YAML: line 6, column "),
