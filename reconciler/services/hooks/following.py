@@ -201,7 +201,7 @@ class Informer:
                     await self._take(event)
                     await self._release()
             self._quiet += 1
-            if self._quiet == _RENEWED:
+            if self._quiet >= _RENEWED:
                 await self._relist(dropped=False)
         except Gone:
             await self._relist(dropped=True)

@@ -3,14 +3,19 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
-from reconciler.api.meta import CONFIG_MAPS
+from reconciler.api.meta import CONFIG_MAPS, Kind
 from reconciler.api.updaterequest import State
+from reconciler.errors import Unavailable
 from reconciler.hooks.declared import HOOKS
+from reconciler.memory.cluster import MemoryCluster
+from reconciler.services.ports.objects import Page
 from tests.skipping import SkippingLoop
 from tests.unit.services.hooks.world import (
     LABELS,
@@ -343,13 +348,35 @@ def test_no_missed_events_are_reported_if_none_were_missed() -> None:
     assert said == []
 
 
-def test_no_missed_events_are_reported_after_a_quiet_time_without_bookmarks() -> None:
+class Lists(MemoryCluster):
+    """The lists of another cluster, of which some are not answered."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.unanswered = 0
+
+    @override
+    async def list_page(self, kind: Kind, **options: Any) -> Page:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise Unavailable("no answer")
+        return await self._cluster.list_page(kind, **options)
+
+
+@pytest.mark.parametrize("unanswered", [0, 1])
+def test_no_missed_events_are_reported_after_a_quiet_time_without_bookmarks(
+    unanswered: int,
+) -> None:
     async def two() -> Counter[str]:
         world = Quiet()
         world.cluster.create(HOOKS, hook())
         for term in (1, 2, 3):
-            working = asyncio.create_task(process(world, Ending(), term, 1).run())
+            hooks, lists = process(world, Ending(), term, 1), Lists(world.cluster)
+            hooks.deps = replace(hooks.deps, informer=replace(hooks.deps.informer, reader=lists))
+            working = asyncio.create_task(hooks.run())
             await until(world.ready, Ending())
+            lists.unanswered = unanswered
             if term == 1:
                 world.create("seed-0", seed="y")
             await asyncio.sleep(30)
