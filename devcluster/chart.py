@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.api.meta import Object
-from reconciler.config import AdmissionSettings, ControllerSettings, ProcessSettings
+from reconciler.config import LEAST, AdmissionSettings, ControllerSettings, ProcessSettings
 from reconciler.services.catalog.settings import KNOWN_KEYS
 
 CHART = Path(__file__).parents[1] / "charts" / "kube-retrofit"
@@ -21,6 +21,7 @@ FIXED = frozenset(
         "policy_group",
         "service",
         "webhook_url",
+        "pod_uid",
         "port",
         "metrics_port",
         "secure_metrics_port",
@@ -35,38 +36,37 @@ _TEXT: Object = {"type": "string"}
 _SWITCH: Object = {"type": "boolean"}
 _ANYTHING: Object = {"type": "object"}
 _NAMES: Object = {"type": "array", "items": _TEXT}
+_DIALECTS = sorted(folder.name for folder in (CHART / "files/dialects").iterdir())
 _TEXTS: Object = {"type": "object", "additionalProperties": _TEXT}
 
 
 def schema() -> Object:
     """Return the JSON schema of the values."""
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        **_closed(
-            image=_closed(
-                repository=_TEXT,
-                tag=_TEXT,
-                pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
-                pullSecrets=_NAMES,
-            ),
-            besideKyverno=_SWITCH,
-            crds=_closed(install=_SWITCH, keep=_SWITCH, reports=_SWITCH),
-            namespace=_closed(create=_SWITCH),
-            dialects=_NAMES,
-            hooks=_SWITCH,
-            tenants=_SWITCH,
-            clientCertificate=_SWITCH,
-            metricsAuth=_SWITCH,
-            ui=_SWITCH,
-            certManager=_SWITCH,
-            monitoring=_closed(dashboard=_SWITCH, operator=_SWITCH),
-            config=_closed(**dict.fromkeys(sorted(KNOWN_KEYS), _TEXT)),
-            admission=_program(AdmissionSettings),
-            controller=_program(ControllerSettings),
-            # Helm passes this value to every subchart.
-            **{"global": _ANYTHING},
+    values = _complete(
+        image=_complete(
+            repository=_TEXT,
+            tag=_TEXT,
+            pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+            pullSecrets=_NAMES,
         ),
-    }
+        besideKyverno=_SWITCH,
+        crds=_complete(install=_SWITCH, keep=_SWITCH, reports=_SWITCH),
+        namespace=_complete(create=_SWITCH),
+        dialects={"type": "array", "items": {"enum": _DIALECTS}, "uniqueItems": True},
+        hooks=_SWITCH,
+        tenants=_SWITCH,
+        clientCertificate=_SWITCH,
+        metricsAuth=_SWITCH,
+        ui=_SWITCH,
+        certManager=_SWITCH,
+        monitoring=_complete(dashboard=_SWITCH, operator=_SWITCH),
+        config=_closed(**dict.fromkeys(sorted(KNOWN_KEYS), _TEXT)),
+        admission=_program(AdmissionSettings),
+        controller=_program(ControllerSettings),
+    )
+    # Helm passes this value to every subchart.
+    values["properties"]["global"] = _ANYTHING
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **values}
 
 
 def _program(settings: type[ProcessSettings]) -> Object:
@@ -75,10 +75,16 @@ def _program(settings: type[ProcessSettings]) -> Object:
         for item in dataclasses.fields(settings)
         if item.name not in FIXED
     }
-    return _closed(
+    return _complete(
         replicas={"type": "integer", "minimum": 1},
         flags=_closed(**flags),
-        env={"type": "array", "items": {**_ANYTHING, "required": ["name"]}},
+        env={
+            "type": "array",
+            "items": {
+                **_closed(name=_TEXT, value=_TEXT, valueFrom=_ANYTHING),
+                "required": ["name"],
+            },
+        },
         resources=_ANYTHING,
         podDisruptionBudget=_ANYTHING,
         podAnnotations=_TEXTS,
@@ -92,8 +98,17 @@ def _flag(item: dataclasses.Field[Any]) -> Object:
     if item.metadata["choices"]:
         return {"enum": item.metadata["choices"].split("|"), **meaning}
     if item.type is float:
-        return {**_TEXT, "pattern": _DURATION, **meaning}
-    return {"type": {bool: "boolean", int: "integer"}.get(type(item.default), "string"), **meaning}
+        # The only number that is a duration is 0.
+        number = {"minimum": 0, "maximum": 0}
+        return {"type": ["string", "integer"], "pattern": _DURATION, **number, **meaning}
+    least = {"minimum": LEAST[item.name]} if item.name in LEAST else {}
+    kind = {bool: "boolean", int: "integer"}.get(type(item.default), "string")
+    return {"type": kind, **least, **meaning}
+
+
+def _complete(**properties: Object) -> Object:
+    """Return a schema of values that all have a default; Helm removes one that is set to null."""
+    return {**_closed(**properties), "required": sorted(properties)}
 
 
 def _closed(**properties: Object) -> Object:

@@ -25,14 +25,19 @@ PAGE_BYTES = 8 * 1024 * 1024
 """Default for the largest page of a list, in bytes."""
 UNORDERED_LEASE = (
     "--lease-retry must be shorter than --lease-renew, and --lease-renew shorter than"
-    " --lease-duration"
+    " --lease-duration; none of them may be 0"
 )
 _LEAST_IN_FLIGHT = 1024 * 1024
-_LEAST = {
-    "waiting_limit": 0,
+LEAST: dict[str, float] = {
+    **dict.fromkeys(("waiting_limit", "retain_per_policy", "patch_war_limit"), 0),
+    **dict.fromkeys(("max_snapshots", "max_reads"), 0),
     **dict.fromkeys(("hard_limit", "max_connections", "max_body", "max_bodies"), 1),
-    **dict.fromkeys(("lanes", "list_page", "conflict_retries"), 1),
+    **dict.fromkeys(("lanes", "list_page", "conflict_retries", "max_entry", "max_recorded"), 1),
+    # Without a pause, a loop would call the API server all the time.
+    **dict.fromkeys(("backoff_base", "backoff_ceiling"), 0.1),
+    **dict.fromkeys(("resync", "header_timeout", "body_timeout", "patch_war_window"), 1.0),
 }
+"""The least value of a setting that may not have every value."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -382,9 +387,10 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     if built.take_over and not built.installation.stands_by:
         msg = f"--take-over needs --policy-group={REPLACING.group}: there is nothing to take over"
         raise InvalidSetting(msg)
-    for name, least in _LEAST.items():
+    for name, least in LEAST.items():
         if getattr(built, name, least) < least:
-            msg = f"--{name.replace('_', '-')} must be at least {least}"
+            shown = render_duration(least) if isinstance(least, float) else least
+            msg = f"--{name.replace('_', '-')} must be at least {shown}"
             raise InvalidSetting(msg)
     for name in ("namespace_share", "policy_share"):
         if not _LEAST_SHARE <= getattr(built, name) <= _WHOLE:
@@ -417,18 +423,10 @@ def _check_server(settings: AdmissionSettings) -> None:
         raise InvalidSetting(
             "--client-names needs --client-ca-file: without it no certificate is required"
         )
-    for name in ("header_timeout", "body_timeout"):
-        if getattr(settings, name) < 1:
-            msg = f"--{name.replace('_', '-')} must be at least 1s"
-            raise InvalidSetting(msg)
 
 
 def _check(settings: ControllerSettings) -> None:
-    if not settings.lease_retry < settings.lease_renew < settings.lease_duration:
+    if not 0 < settings.lease_retry < settings.lease_renew < settings.lease_duration:
         raise InvalidSetting(UNORDERED_LEASE)
     if settings.max_in_flight and settings.max_in_flight < _LEAST_IN_FLIGHT:
         raise InvalidSetting("--max-in-flight must be at least 1048576; 0 is no limit")
-    if settings.patch_war_limit < 0:
-        raise InvalidSetting("--patch-war-limit must not be negative; 0 switches it off")
-    if settings.patch_war_window < 1:
-        raise InvalidSetting("--patch-war-window must be at least 1s")

@@ -310,7 +310,7 @@ def build(values: Mapping[str, Any]) -> RunnerSettings:
         renew=values["lease_renew"],
         retry=values["lease_retry"],
     )
-    if not lease.retry < lease.renew < lease.duration:
+    if not 0 < lease.retry < lease.renew < lease.duration:
         raise InvalidSetting(UNORDERED_LEASE)
     return RunnerSettings(
         hooks_dir=hooks_dir,

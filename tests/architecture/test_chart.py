@@ -19,6 +19,14 @@ MANIFESTS = ROOT / "manifests"
 PROFILES = sorted((CHART / "profiles").glob("*.yaml"))
 
 
+def merged(values: Any, more: Any) -> Any:
+    """Return values with more of them, as Helm merges them; null removes a value."""
+    if not (isinstance(values, dict) and isinstance(more, dict)):
+        return more
+    both = {**values, **{name: merged(values.get(name), value) for name, value in more.items()}}
+    return {name: value for name, value in both.items() if value is not None}
+
+
 def objects_in(folder: Path, kind: str) -> Iterator[Any]:
     """Yield the objects of a kind in all files below a folder."""
     for file in folder.rglob("*.yaml"):
@@ -53,7 +61,7 @@ def test_every_value_has_a_default() -> None:
 
 @pytest.mark.parametrize("file", PROFILES, ids=lambda file: file.stem)
 def test_a_profile_fits_the_schema(file: Any) -> None:
-    jsonschema.validate(yaml.safe_load(file.read_text()), schema())
+    jsonschema.validate(merged(VALUES, yaml.safe_load(file.read_text())), schema())
 
 
 @pytest.mark.parametrize(
@@ -64,12 +72,29 @@ def test_a_profile_fits_the_schema(file: Any) -> None:
         ({"admission": {"flags": {"namespace": "other"}}}, "namespace"),
         ({"admission": {"replicas": 0}}, "replicas"),
         ({"replicas": 3}, "replicas"),
+        ({"controller": {"flags": {"lanes": 0}}}, "lanes"),
+        # Two replicas with one uid would both lead.
+        ({"controller": {"flags": {"pod-uid": "one"}}}, "pod-uid"),
+        ({"dialects": ["kubemods"]}, "dialects"),
+        ({"dialects": ["kubemod", "kubemod"]}, "dialects"),
+        ({"admission": {"env": [{"name": "HTTPS_PROXY", "value": 1}]}}, "value"),
+        # What follows is written in a file of values with nothing below the name.
+        ({"config": None}, "config"),
+        ({"admission": {"podSpec": None}}, "podSpec"),
     ],
 )
 def test_an_unknown_or_invalid_value_is_refused(values: Any, place: str) -> None:
     with pytest.raises(jsonschema.ValidationError) as caught:
-        jsonschema.validate(values, schema())
+        jsonschema.validate(merged(VALUES, values), schema())
     assert place in f"{caught.value.json_path} {caught.value.message}"
+
+
+def test_no_time_may_be_written_as_a_number() -> None:
+    values = {"controller": {"flags": {"catch-up-interval": 0, "retain-completed": "0"}}}
+    jsonschema.validate(merged(VALUES, values), schema())
+    values = {"controller": {"flags": {"catch-up-interval": 5}}}
+    with pytest.raises(jsonschema.ValidationError, match="5"):
+        jsonschema.validate(merged(VALUES, values), schema())
 
 
 def test_the_chart_links_to_the_manifests() -> None:

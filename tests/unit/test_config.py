@@ -122,6 +122,7 @@ def test_an_invalid_value_of_an_environment_variable_is_named_in_the_error():
         {"lease_renew": 20.0},
         {"lease_retry": 10.0},
         {"lease_duration": 2.0},
+        {"lease_retry": 0.0},
     ],
 )
 def test_lease_retry_must_be_shorter_than_renew_and_renew_than_duration(values):
@@ -144,6 +145,28 @@ def test_settings_that_must_be_positive_refuse_zero_and_negative_values(field, v
     flag = "--" + field.replace("_", "-")
     with pytest.raises(InvalidSetting, match=f"{flag} must be at least 1"):
         build(ControllerSettings, {field: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "wrong", "least"),
+    [
+        (ControllerSettings, "resync", 0.5, "1s"),
+        (ControllerSettings, "backoff_base", 0.0, "100ms"),
+        (ControllerSettings, "backoff_ceiling", 0.0, "100ms"),
+        (ControllerSettings, "retain_per_policy", -1, "0"),
+        (ControllerSettings, "max_snapshots", -1, "0"),
+        (ControllerSettings, "max_entry", 0, "1"),
+        (AdmissionSettings, "max_reads", -1, "0"),
+        (AdmissionSettings, "max_recorded", 0, "1"),
+        (AdmissionSettings, "body_timeout", 0.0, "1s"),
+    ],
+)
+def test_a_pause_or_size_with_which_a_program_cannot_work_is_refused(
+    settings, field, wrong, least
+):
+    flag = "--" + field.replace("_", "-")
+    with pytest.raises(InvalidSetting, match=f"^{flag} must be at least {least}$"):
+        build(settings, {field: wrong})
 
 
 @pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])

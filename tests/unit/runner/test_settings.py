@@ -112,6 +112,8 @@ def test_the_times_of_the_lease_must_be_in_order() -> None:
     assert (lease.duration, lease.renew, lease.retry) == (5.0, 4.0, 1.0)
     with pytest.raises(InvalidSetting, match="--lease-retry must be shorter than --lease-renew"):
         settings("--lease-renew=15s")
+    with pytest.raises(InvalidSetting, match="none of them may be 0"):
+        settings("--lease-retry=0")
 
 
 def test_certificate_files_are_used_if_they_are_named(tmp_path: Path) -> None:
