@@ -286,7 +286,7 @@ def test_an_image_that_is_called_latest_is_pulled_as_the_values_say(tools: Tools
 
 def test_an_unknown_value_is_refused_with_its_name(tools: Tools) -> None:
     here = "--namespace=kyverno"
-    assert "dialects/klingon" in tools.refusal(here, "--set=dialects={klingon}")
+    assert "'/dialects/0': value must be one of" in tools.refusal(here, "--set=dialects={klingon}")
     assert "log-levle" in tools.refusal(here, "--set=admission.flags.log-levle=debug")
     assert "'excludeUsername' not allowed" in tools.refusal(here, "--set=config.excludeUsername=x")
 
