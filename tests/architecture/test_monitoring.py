@@ -104,6 +104,16 @@ def test_an_expression_on_an_unknown_metric_or_label_would_be_found() -> None:
         test_an_expression_names_metrics_and_labels_that_exist("sum by (x) (retrofit_leader)")
 
 
+def test_a_critical_alert_on_a_counter_sees_the_first_event() -> None:
+    """A series with labels begins with its first event, and increase() counts only later ones."""
+    critical = [item["expr"] for item in alerts() if item["labels"]["severity"] == "critical"]
+    counted = [(expr, re.findall(r"increase\((\w+)\[(\w+)\]\)", expr)) for expr in critical]
+    assert [found for _, found in counted if found]
+    for expr, found in counted:
+        for name, period in found:
+            assert f"increase({name}[{period}]) > 0 or {name} unless {name} offset {period}" in expr
+
+
 def test_every_metric_is_on_the_dashboard() -> None:
     shown = {name for expression in dashboard() for name in NAME.findall(expression)}
     for part in HISTOGRAM_PARTS:
