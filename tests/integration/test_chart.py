@@ -247,6 +247,41 @@ def test_values_reach_the_pods(tools: Tools, tmp_path: Path) -> None:
     assert "TZ" not in json.dumps(found[admission])
 
 
+def test_volumes_are_added_to_those_of_a_program(tools: Tools, tmp_path: Path) -> None:
+    """A CA for callers, a cue command and an audit log are files."""
+    volume = {"name": "ca", "configMap": {"name": "ca-of-callers"}}
+    mount = {"name": "ca", "mountPath": "/ca"}
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        yaml.safe_dump({"admission": {"volumes": [volume], "volumeMounts": [mount]}})
+    )
+    found, default = tools.render(f"--values={values}"), tools.built(OVERLAYS / "default")
+    name = ("Deployment", "kyverno", "kyverno-admission-controller")
+    pod, before = (
+        found[name]["spec"]["template"]["spec"],
+        default[name]["spec"]["template"]["spec"],
+    )
+    assert pod["volumes"] == [*before["volumes"], volume]
+    (container,), (plain,) = pod["containers"], before["containers"]
+    assert container["volumeMounts"] == [*plain["volumeMounts"], mount]
+
+
+def test_labels_by_which_prometheus_selects_are_added(tools: Tools, place: Place) -> None:
+    found = place.render(
+        tools,
+        *("--set=monitoring.operator=true", "--set=monitoring.labels.release=prometheus"),
+        "--set=metricsAuth=true",
+    )
+    selected = {
+        name[0]
+        for name, item in found.items()
+        if item["metadata"].get("labels", {}).get("release") == "prometheus"
+    }
+    assert selected == {"ServiceMonitor", "PrometheusRule"}
+    monitors = [item for name, item in found.items() if name[0] == "ServiceMonitor"]
+    assert {item["spec"]["endpoints"][0]["scheme"] for item in monitors} == {"https"}
+
+
 def test_a_disruption_budget_by_unavailable_pods_replaces_the_one_by_available_pods(
     tools: Tools,
 ) -> None:

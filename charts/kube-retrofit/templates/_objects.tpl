@@ -42,6 +42,9 @@ yes
 {{- else if $values.metricsAuth -}}
 {{- include "kube-retrofit.scraped" $object -}}
 {{- end -}}
+{{- if has $object.kind (list "ServiceMonitor" "PrometheusRule") -}}
+{{- $_ := set $object.metadata "labels" (merge $object.metadata.labels $values.monitoring.labels) -}}
+{{- end -}}
 {{- toYaml $object -}}
 {{- end -}}
 {{- end -}}
@@ -125,6 +128,8 @@ yes
 {{- with $env -}}
 {{- $_ := set $container "env" . -}}
 {{- end -}}
+{{- $_ := set $container "volumeMounts" (concat $container.volumeMounts $program.volumeMounts) -}}
+{{- $_ := set $template.spec "volumes" (concat $template.spec.volumes $program.volumes) -}}
 {{- $_ := mergeOverwrite $template.spec $program.podSpec -}}
 {{- range $template.spec.topologySpreadConstraints -}}
 {{- /* Without a selector it would spread no Pod, so the Pods of this program are selected. */ -}}
