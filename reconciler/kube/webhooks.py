@@ -71,7 +71,7 @@ class WebhookConfigurations:
         Raises:
             Invalid: The API server would reject it.
         """
-        trial = {**configuration, "metadata": {"name": _CHECK}}
+        trial = {**configuration, "metadata": {**configuration["metadata"], "name": _CHECK}}
         await self._of(configuration).create(trial, dry_run="All", field_validation="Strict")
 
     async def owner(self) -> Mapping[str, Any] | None:

@@ -49,11 +49,13 @@ _PACE = Pace(interval=2.0, burst=10)
 """How often configurations are restored."""
 _UNUSED = Bucket.full(_PACE, 0.0)
 _CONDITIONS_PLACE = "spec.webhookConfiguration.matchConditions"
-_KEY_OF_PLACE = {
-    "matchConditions": "matchConditions",
-    "metadata.annotations": "webhookAnnotations",
-    "metadata.labels": "webhookLabels",
+_KEYS = {
+    "selectors": "webhooks",
+    "conditions": "matchConditions",
+    "annotations": "webhookAnnotations",
+    "labels": "webhookLabels",
 }
+"""The key of the ConfigMap for each setting."""
 
 
 class Registry(Protocol):
@@ -190,8 +192,8 @@ class WebhookWriter:
             await self.lone_rules.clear(lone)
             try:
                 changed = await self._store(configurations(good, resolved, config))
-            except Invalid as error:
-                if not await self._sort_out(good, config, error):
+            except Invalid:
+                if not await self._sort_out(good, config):
                     raise
                 continue
             self._accepted = config.settings
@@ -346,25 +348,51 @@ class WebhookWriter:
         known = self._refused.get(policy.ref)
         return known is not None and known[0] is policy
 
-    async def _sort_out(
-        self, policies: Sequence[CompiledPolicy], config: WebhookConfig, error: Invalid
-    ) -> bool:
+    async def _sort_out(self, policies: Sequence[CompiledPolicy], config: WebhookConfig) -> bool:
         """Find what the API server refuses and exclude it; return whether anything was found."""
         bare = replace(self.base, endpoint=config.endpoint, forces_ignore=False)
         found = False
         for policy in policies:
             if policy.match_conditions:
-                bodies = configurations([policy], await self._served([policy]), bare)
-                try:
-                    for ref in (self.refs.resource, self.refs.mutating):
-                        await self.cluster.webhooks.check(bodies[ref])
-                except Invalid as refusal:
+                refusal = await self._refusal([policy], bare)
+                if refusal:
                     self._refused[policy.ref] = policy, f"{_CONDITIONS_PLACE}: {refusal}"
                     found = True
-        if not found and config.settings != self._accepted:
-            self.live.refuse_webhooks(self._accepted, _fault(error))
-            found = True
-        return found
+        return found or await self._sort_out_settings(policies, config)
+
+    async def _sort_out_settings(
+        self, policies: Sequence[CompiledPolicy], config: WebhookConfig
+    ) -> bool:
+        """Replace each setting that is refused by its last accepted value, or by none.
+
+        An accepted value may be wrong as well: without webhooks no condition is checked.
+        """
+        kept, faults = WebhookSettings(), list[Fault]()
+        if await self._refusal(policies, replace(config, settings=kept)):
+            return False
+        for name, key in _KEYS.items():
+            wanted, before = getattr(config.settings, name), getattr(self._accepted, name)
+            tried = replace(kept, **{name: wanted})
+            if refusal := await self._refusal(policies, replace(config, settings=tried)):
+                message = f"the API server refuses it ({refusal}): correct the value"
+                faults.append(Fault(key=key, message=message))
+                tried = replace(kept, **{name: before})
+                if await self._refusal(policies, replace(config, settings=tried)):
+                    continue
+            kept = tried
+        if faults:
+            self.live.refuse_webhooks(kept, faults)
+        return bool(faults)
+
+    async def _refusal(self, policies: Sequence[CompiledPolicy], config: WebhookConfig) -> str:
+        """Return why the API server refuses the configurations of policies, or an empty text."""
+        bodies = configurations(policies, await self._served(policies), config)
+        try:
+            for ref in (self.refs.resource, self.refs.mutating):
+                await self.cluster.webhooks.check(bodies[ref])
+        except Invalid as refusal:
+            return str(refusal)
+        return ""
 
 
 def _what_happened(live: Object | None) -> str:
@@ -376,9 +404,3 @@ def _last_manager(live: Object) -> str:
     others = [item for item in entries if item.get("manager") != FIELD_MANAGER]
     last: Mapping[str, Any] = max(others, key=lambda item: str(item.get("time", "")), default={})
     return str(last.get("manager") or "an unknown client")
-
-
-def _fault(error: Invalid) -> Fault:
-    text = str(error)
-    key = next((key for place, key in _KEY_OF_PLACE.items() if place in text), "webhooks")
-    return Fault(key=key, message=f"the API server refuses it ({text}): correct the value")

@@ -1,6 +1,6 @@
 """The current settings, shared by all components of a process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -61,8 +61,9 @@ class SettingsHolder:
         """Return whether an object is excluded as a target."""
         return self.filter_targets and self.current.filters.name(key.kind, key.namespace, key.name)
 
-    def refuse_webhooks(self, accepted: WebhookSettings, fault: Fault) -> None:
-        """Replace webhook settings that the API server refuses by the last accepted ones."""
+    def refuse_webhooks(self, accepted: WebhookSettings, faults: Sequence[Fault]) -> None:
+        """Replace webhook settings of which the API server refuses some."""
+        refused = {fault.key for fault in faults}
         self.current = replace(self.current, webhooks=accepted)
-        self.faults = (*(item for item in self.faults if item.key != fault.key), fault)
+        self.faults = (*(item for item in self.faults if item.key not in refused), *faults)
         self.changed.emit(self)

@@ -196,6 +196,45 @@ class TestSettings:
         assert fault.key == "matchConditions"
         assert "tru(" in fault.message
 
+    async def test_conditions_that_were_stored_without_webhooks_stop_no_policy(
+        self, webhook_writer, policies
+    ):
+        """The API server checks conditions with the first webhook that has them."""
+        webhook_writer.live.load({"matchConditions": CONDITION % "tru("})
+        await webhook_writer.register(())
+        webhook_writer.cluster.webhooks.refuses.add("tru(")
+        assert await webhook_writer.register(policies()) == {}
+        assert webhook_writer.cluster.webhooks.kinds() == {"configmaps"}
+        assert [fault.key for fault in webhook_writer.live.faults] == ["matchConditions"]
+
+    async def test_each_refused_setting_keeps_its_own_previous_value(
+        self, webhook_writer, policies
+    ):
+        chosen = policies()
+        webhook_writer.live.load(
+            {"webhookLabels": '{"team": "x"}', "matchConditions": CONDITION % "true"}
+        )
+        await webhook_writer.register(chosen)
+        webhook_writer.cluster.webhooks.refuses |= {"tru(", "bad key"}
+        webhook_writer.live.load(
+            {
+                "webhookLabels": '{"bad key": "x"}',
+                "matchConditions": CONDITION % "tru(",
+                "webhookAnnotations": '{"note": "y"}',
+            }
+        )
+        assert await webhook_writer.register(chosen) == {}
+        stored = webhook_writer.cluster.webhooks.stored[RESOURCE_CONFIGURATION]
+        assert stored["metadata"]["labels"]["team"] == "x"
+        assert stored["metadata"]["annotations"] == {"note": "y"}
+        assert {"name": "odd", "expression": "true"} in webhooks(webhook_writer)[0][
+            "matchConditions"
+        ]
+        faults = {fault.key: fault.message for fault in webhook_writer.live.faults}
+        assert set(faults) == {"webhookLabels", "matchConditions"}
+        assert "bad key" in faults["webhookLabels"]
+        assert "tru(" in faults["matchConditions"]
+
     async def test_a_configuration_that_is_refused_as_a_whole_is_an_error(
         self, webhook_writer, policies
     ):

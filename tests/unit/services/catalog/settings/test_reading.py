@@ -192,7 +192,7 @@ def test_a_fault_is_reported_once_and_its_metric_is_updated(holder):
     (event,) = events.emitted
     assert (event.regarding["name"], event.reason) == ("kyverno", "SettingRefused")
     assert event.note.startswith("data.generateSuccessEvents: 'yes' is neither true nor false")
-    holder.refuse_webhooks(WebhookSettings(), Fault(key="matchConditions", message="no"))
+    holder.refuse_webhooks(WebhookSettings(), [Fault(key="matchConditions", message="no")])
     assert refused("matchConditions") == 1
     report.again(holder)
     assert len(events.emitted) == 4
