@@ -35,8 +35,10 @@ _DURATION = r"^(0|([0-9]+([.][0-9]+)?(ms|s|m|h|d))+)$"
 _TEXT: Object = {"type": "string"}
 _SWITCH: Object = {"type": "boolean"}
 _ANYTHING: Object = {"type": "object"}
+_AMOUNT: Object = {"type": ["integer", "string"]}
 _NAMES: Object = {"type": "array", "items": _TEXT}
 _DIALECTS = sorted(folder.name for folder in (CHART / "files/dialects").iterdir())
+_LIST: Object = {"type": "array", "items": _ANYTHING}
 _TEXTS: Object = {"type": "object", "additionalProperties": _TEXT}
 
 
@@ -85,10 +87,12 @@ def _program(settings: type[ProcessSettings]) -> Object:
                 "required": ["name"],
             },
         },
-        volumes={"type": "array", "items": _ANYTHING},
-        volumeMounts={"type": "array", "items": _ANYTHING},
-        resources=_ANYTHING,
-        podDisruptionBudget=_ANYTHING,
+        volumes=_LIST,
+        volumeMounts=_LIST,
+        resources=_closed(requests=_ANYTHING, limits=_ANYTHING, claims=_LIST),
+        podDisruptionBudget=_closed(
+            minAvailable=_AMOUNT, maxUnavailable=_AMOUNT, unhealthyPodEvictionPolicy=_TEXT
+        ),
         podAnnotations=_TEXTS,
         podLabels=_TEXTS,
         podSpec=_ANYTHING,

@@ -78,6 +78,8 @@ def test_a_profile_fits_the_schema(file: Any) -> None:
         ({"dialects": ["kubemods"]}, "dialects"),
         ({"dialects": ["kubemod", "kubemod"]}, "dialects"),
         ({"admission": {"env": [{"name": "HTTPS_PROXY", "value": 1}]}}, "value"),
+        ({"admission": {"podDisruptionBudget": {"minAvailabel": 1}}}, "minAvailabel"),
+        ({"controller": {"resources": {"limit": {"memory": "1Gi"}}}}, "limit"),
         # What follows is written in a file of values with nothing below the name.
         ({"config": None}, "config"),
         ({"admission": {"podSpec": None}}, "podSpec"),
