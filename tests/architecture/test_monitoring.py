@@ -115,6 +115,13 @@ def test_a_critical_alert_on_a_counter_sees_the_first_event() -> None:
             assert f"increase({name}[{period}]) > 0 or {first}" in expr
 
 
+def test_the_smallest_value_of_a_gauge_leaves_out_programs_that_never_set_it() -> None:
+    """The programs share one list of metrics, and a gauge without labels begins at zero."""
+    smallest = [expression for expression in expressions() if "min(" in expression]
+    assert smallest
+    assert [text for text in smallest if not re.search(r"\bmin\(\w+ > 0\)", text)] == []
+
+
 def test_every_metric_is_on_the_dashboard() -> None:
     shown = {name for expression in dashboard() for name in NAME.findall(expression)}
     for part in HISTOGRAM_PARTS:
