@@ -6,6 +6,7 @@ written as ``500ms``, ``30s``, ``10m``, ``24h`` or ``1h30m``; a bare ``0`` means
 """
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -81,9 +82,20 @@ class DurationType(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-def _setting(default: Any, meaning: str, *, choices: str = "", name: str = "") -> Any:
+class _WithEmpty(click.Option):
+    """An option whose variable may be empty, which otherwise means that it is not set."""
+
+    @override
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return os.environ.get(str(self.envvar))
+
+
+def _setting(
+    default: Any, meaning: str, *, choices: str = "", name: str = "", empty: bool = False
+) -> Any:
     """Return a setting; a float is a duration."""
-    metadata = {"help": meaning, "choices": choices, "name": name}
+    option = _WithEmpty if empty else click.Option
+    metadata = {"help": meaning, "choices": choices, "name": name, "cls": option}
     return field(default=default, metadata=metadata)
 
 
@@ -140,6 +152,7 @@ class ProcessSettings:
     service_hosts: str = _setting(
         "*.svc,*.svc.cluster.local",
         "Hosts that context entries may call, patterns separated by commas; empty: none.",
+        empty=True,
     )
     cue: str = _setting(
         "",
@@ -362,6 +375,7 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     switch = {"is_flag": False, "flag_value": True} if kind is bool else {}
     return {
         **switch,
+        "cls": item.metadata["cls"],
         "default": default,
         "type": kind,
         "envvar": "RETROFIT_" + item.name.upper(),
@@ -389,7 +403,7 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
         raise InvalidSetting(msg)
     for name, least in LEAST.items():
         if getattr(built, name, least) < least:
-            shown = render_duration(least) if isinstance(least, float) else least
+            shown = least if isinstance(least, int) else render_duration(least)
             msg = f"--{name.replace('_', '-')} must be at least {shown}"
             raise InvalidSetting(msg)
     for name in ("namespace_share", "policy_share"):

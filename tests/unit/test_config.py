@@ -183,6 +183,21 @@ def test_the_help_shows_the_environment_variable_of_each_setting(settings):
         assert f"RETROFIT_{item.name.upper()}" in said.replace("\n", "").replace(" ", "")
 
 
+def test_an_empty_variable_means_the_default_where_empty_has_no_meaning_of_its_own():
+    assert run(ControllerSettings, RETROFIT_BIND_ADDRESS="", RETROFIT_LANES="") == (
+        ControllerSettings()
+    )
+
+
+@pytest.mark.parametrize("settings", [AdmissionSettings, ControllerSettings])
+def test_no_service_is_allowed_if_the_variable_is_empty(settings):
+    assert run(settings, RETROFIT_SERVICE_HOSTS="").service_hosts == ""
+    assert run(settings, RETROFIT_SERVICE_HOSTS="a.svc").service_hosts == "a.svc"
+    assert run(settings, "--service-hosts=b.svc", RETROFIT_SERVICE_HOSTS="").service_hosts == (
+        "b.svc"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [([], True), (["--reports=false"], False), (["--reports"], True), (["--reports=true"], True)],
