@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -55,7 +56,7 @@ def dashboard() -> list[str]:
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
-def alerts() -> list[dict[str, str]]:
+def alerts() -> list[dict[str, Any]]:
     rule = yaml.safe_load((MONITORING / "operator/alerts.yaml").read_text())
     return [item for group in rule["spec"]["groups"] for item in group["rules"]]
 

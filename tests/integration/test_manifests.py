@@ -253,6 +253,17 @@ def test_a_repeated_server_side_apply_changes_nothing(cluster: Cluster) -> None:
     wait_until(settled, within=20.0, what="the same is applied again and nothing changes")
 
 
+@pytest.mark.parametrize("folder", ["overlays/default", "hooks"])
+def test_another_manager_applies_the_same_without_a_conflict(
+    cluster: Cluster, folder: str
+) -> None:
+    """A default that the API server adds to a field that is owned as a whole changes its value."""
+    where = ("--namespace=default",) if folder == "hooks" else ()
+    for manager in ("first", "second"):
+        manifests = ("-k", str(MANIFESTS / folder), *where)
+        cluster.kubectl("apply", "--server-side", f"--field-manager={manager}", *manifests)
+
+
 def test_the_programs_accept_the_certificates_of_cert_manager(cluster: Cluster) -> None:
     """With a missing name or a late renewal, both would replace each other's certificates."""
     documents = rendered(cluster, "cert-manager")
@@ -644,7 +655,7 @@ def test_the_former_role_of_the_controller_grants_nothing_after_an_upgrade(
         if (document["kind"], document["metadata"]["name"])
         == ("Role", "kyverno:background-controller")
     )
-    assert role["rules"] == []
+    assert role["rules"] is None
 
 
 def test_namespace_admins_write_policies_only_with_the_tenants_rights(cluster: Cluster) -> None:
