@@ -390,3 +390,18 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
     assert gone.returncode == 0, gone.stderr
     assert plane.kubectl("get", "deployments", "-n", "kyverno", "-o", "name") == ""
     assert "updaterequests.kyverno.io" in plane.kubectl("get", "crds", "-o", "name")
+
+
+def test_a_release_takes_over_what_the_manifests_installed(
+    tools: Tools, plane: ControlPlane
+) -> None:
+    to = (f"--kubeconfig={plane.kubeconfig}", "--namespace=kyverno", "--wait=hookOnly")
+    plane.kubectl("apply", "--server-side", "-k", str(OVERLAYS / "default"))
+    installed = tools.run("install", "kube-retrofit", str(CHART), *to, "--take-ownership")
+    assert installed.returncode == 0, installed.stderr
+    changed = ("upgrade", "kube-retrofit", str(CHART), *to, "--set=controller.replicas=3")
+    assert "conflict" in tools.run(*changed).stderr
+    first = tools.run(*changed, "--force-conflicts")
+    assert first.returncode == 0, first.stderr
+    second = tools.run(*changed, "--set=controller.replicas=4")
+    assert second.returncode == 0, second.stderr
