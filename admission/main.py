@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -77,7 +78,7 @@ def main(**values: Any) -> None:
     Every option can be given as environment variable too; durations are written as 30s or 10m.
     """
     try:
-        settings = build(AdmissionSettings, values)
+        settings = build(AdmissionSettings, values, os.environ)
         logs.configure(settings.log_format, settings.log_level)
         give_back_large_blocks()
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

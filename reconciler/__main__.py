@@ -1,6 +1,7 @@
 """``retrofit-controller``: the leader-elected controller."""
 
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -21,7 +22,7 @@ def main(**values: Any) -> None:
     Every option can be given as environment variable too; durations are written as 30s or 10m.
     """
     try:
-        settings = build(ControllerSettings, values)
+        settings = build(ControllerSettings, values, os.environ)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             code = runner.run(controller.run(settings))
     except RetrofitError as error:

@@ -6,7 +6,6 @@ written as ``500ms``, ``30s``, ``10m``, ``24h`` or ``1h30m``; a bare ``0`` means
 """
 
 import dataclasses
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,20 +81,11 @@ class DurationType(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class _WithEmpty(click.Option):
-    """An option whose variable may be empty, which otherwise means that it is not set."""
-
-    @override
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        return os.environ.get(str(self.envvar))
-
-
 def _setting(
     default: Any, meaning: str, *, choices: str = "", name: str = "", empty: bool = False
 ) -> Any:
-    """Return a setting; a float is a duration."""
-    option = _WithEmpty if empty else click.Option
-    metadata = {"help": meaning, "choices": choices, "name": name, "cls": option}
+    """Return a setting; a float is a duration, and ``empty`` that an empty variable counts."""
+    metadata = {"help": meaning, "choices": choices, "name": name, "empty": empty}
     return field(default=default, metadata=metadata)
 
 
@@ -366,6 +356,8 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = click.Choice(choices.split("|"))
     elif kind is float:
         kind = DurationType()
+    if item.metadata["empty"]:
+        default = None  # `build` sets it: click takes an empty variable as not set.
     if name := item.metadata["name"]:
         default = None  # `build` sets it, because it depends on the installation.
         names = {group: getattr(other, name) for group, other in INSTALLATIONS.items()}
@@ -375,7 +367,6 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     switch = {"is_flag": False, "flag_value": True} if kind is bool else {}
     return {
         **switch,
-        "cls": item.metadata["cls"],
         "default": default,
         "type": kind,
         "envvar": "RETROFIT_" + item.name.upper(),
@@ -385,13 +376,15 @@ def _behaviour(item: dataclasses.Field[Any]) -> dict[str, Any]:
     }
 
 
-def build(settings: type[S], values: dict[str, Any]) -> S:
-    """Return the settings of a parsed command line.
+def build(
+    settings: type[S], values: dict[str, Any], environment: Mapping[str, str] | None = None
+) -> S:
+    """Return the settings of a parsed command line, in an environment of variables.
 
     Raises:
         InvalidSetting: A value is out of range, or values contradict each other.
     """
-    built = settings(**_named(settings, values))
+    built = settings(**_empty(settings, environment or {}) | _named(settings, values))
     if built.enable_policy_exception and not built.exception_namespace.strip():
         msg = (
             "--enable-policy-exception needs --exception-namespace: the namespaces whose"
@@ -419,6 +412,11 @@ def build(settings: type[S], values: dict[str, Any]) -> S:
     if isinstance(built, AdmissionSettings):
         _check_server(built)
     return built
+
+
+def _empty(settings: type[ProcessSettings], environment: Mapping[str, str]) -> dict[str, Any]:
+    fields = [item.name for item in dataclasses.fields(settings) if item.metadata["empty"]]
+    return {name: "" for name in fields if environment.get("RETROFIT_" + name.upper()) == ""}
 
 
 def _named(settings: type[ProcessSettings], values: Mapping[str, Any]) -> dict[str, Any]:

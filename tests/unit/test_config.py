@@ -1,4 +1,5 @@
 import dataclasses
+import os
 
 import click
 import pytest
@@ -67,7 +68,7 @@ def run(settings, *arguments, **environment):
     @options(settings)
     def program(**values):
         try:
-            made.append(build(settings, values))
+            made.append(build(settings, values, os.environ))
         except InvalidSetting as error:
             raise click.UsageError(str(error)) from error
 
