@@ -243,7 +243,8 @@ def _found(name: str, base: Path | None) -> list[tuple[Path, bool]]:
             raise InvalidSetting(f"{name}: no file fits")
         return [(file, True) for match in found for file, _ in _found(str(match), None)]
     if not path.exists():
-        raise InvalidSetting(f"{path}: there is no such file")
+        what = "the link leads to no file" if path.is_symlink() else "there is no such file"
+        raise InvalidSetting(f"{path}: {what}")
     return [(path, False)]
 
 

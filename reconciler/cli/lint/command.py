@@ -11,6 +11,7 @@ import click
 from reconciler.api.globalcontext import KIND as ENTRY
 from reconciler.api.meta import Object, policy_ref
 from reconciler.cli.desk.acceptance import refused_metadata
+from reconciler.cli.desk.policies import rule_names
 from reconciler.cli.lint.report import Row, as_github, as_json, as_sarif, as_text, summary
 from reconciler.cli.lint.schema import crd_findings
 from reconciler.cli.lint.sources import HOOKS, POLICIES, Broken, Source, read_sources
@@ -79,7 +80,7 @@ def lint(policies: tuple[str, ...], *, strict: bool, no_notes: bool, output: str
     read = list(read_sources(policies))
     sources = [item for item in read if isinstance(item, Source)]
     missing = [item for item in read if isinstance(item, InvalidSetting)]
-    rules = {policy_ref(item.obj).key: _rule_names(item.obj) for item in sources}
+    rules = {policy_ref(item.obj).key: frozenset(rule_names(item.obj)) for item in sources}
     rows = [
         row for row in _rows(read, rules) if not (no_notes and row.finding.level is Level.NOTE)
     ]
@@ -102,13 +103,6 @@ def namespaced(api_version: str, kind: str) -> bool | None:
     """Return whether a built-in kind is namespaced; None for all other kinds."""
     scopes = {item.namespaced for item in asyncio.run(MemoryKinds().find(api_version, kind))}
     return scopes.pop() if len(scopes) == 1 else None
-
-
-def _rule_names(policy: Object) -> frozenset[str]:
-    spec = policy.get("spec")
-    rules = spec.get("rules") if isinstance(spec, dict) else None
-    listed = rules if isinstance(rules, list) else ()
-    return frozenset(str(item.get("name")) for item in listed if isinstance(item, dict))
 
 
 def _rows(

@@ -100,8 +100,10 @@ def _of_document(document: Document, positions: Positions) -> Iterator[Source | 
                     positions=positions,
                 )
         except InvalidSetting as error:
-            position = positions.find(document.line, prefix)
             reason = str(error).removeprefix(f"{document.place}: ")
+            # A message about a field begins with it.
+            field = reason.partition(" ")[0]
+            position = positions.find(document.line, f"{prefix}.{field}".removeprefix("."))
             yield Broken(file=document.source, position=position, reason=reason)
 
 

@@ -168,6 +168,13 @@ def test_an_empty_name_does_not_stand_for_all_rules() -> None:
     assert done.stderr == "Error: the name of the rule is empty; leave it out for all rules\n"
 
 
+@pytest.mark.parametrize("words", NAMED, ids=" ".join)
+@pytest.mark.parametrize("leads_to", ["absent.yaml", "link.yaml"])
+def test_a_link_that_leads_to_no_file_is_reported_as_one(words: list[str], leads_to: str) -> None:
+    Path("link.yaml").symlink_to(leads_to)
+    assert refused(words, "link.yaml") == "link.yaml: the link leads to no file"
+
+
 @pytest.mark.parametrize("words", ANY, ids=" ".join)
 def test_a_file_above_the_size_limit_is_refused(words: list[str]) -> None:
     with Path("big.yaml").open("wb") as file:

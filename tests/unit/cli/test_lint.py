@@ -237,6 +237,13 @@ def test_every_error_is_reported_with_its_line() -> None:
     ]
 
 
+def test_an_annotation_that_is_a_number_is_reported_with_its_line() -> None:
+    text = ERROR.replace("metadata: {", "metadata: {annotations: {a.b/c: x, d: 5}, ", 1).strip()
+    assert places("-", stdin=text) == [(3, 36, "unreadable", "")]
+    items = "apiVersion: v1\nkind: List\nitems:\n- " + text.replace("\n", "\n  ")
+    assert places("-", stdin=items) == [(6, 38, "unreadable", "")]
+
+
 def test_a_broken_file_does_not_keep_the_others_from_being_checked(tmp_path: Path) -> None:
     for name, text in {
         "a.yaml": "a: [\n",

@@ -19,9 +19,8 @@ from reconciler.cli.desk.suite.answers import answers_of
 from reconciler.cli.desk.suite.hookmodel import HookTest
 from reconciler.cli.desk.suite.model import Expected, TestFile
 from reconciler.cli.desk.suite.selector import EVERY_ROW, Selector
-from reconciler.cli.desk.values import DeskValues, read_user, read_values
+from reconciler.cli.desk.values import DeskValues, copies_of, read_user, read_values
 from reconciler.cli.output.words import nearest
-from reconciler.dialects.kyverno.autogen import PREFIXES
 from reconciler.engine.outcome import RuleStatus
 from reconciler.engine.patch import equal
 
@@ -272,9 +271,8 @@ class _Checker:
                 yield result
 
     def _concerns(self, result: RuleResult) -> bool:
-        names = {f"{prefix}{self.expected.rule}" for prefix in ("", *PREFIXES)}
         return result.policy.rpartition("/")[2] == self.expected.policy and (
-            not self.expected.rule or result.rule in names
+            not self.expected.rule or result.rule in copies_of(self.expected.rule)
         )
 
     def _at_targets(self) -> Iterator[RuleResult]:

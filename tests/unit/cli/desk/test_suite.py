@@ -311,6 +311,25 @@ def test_rows_that_are_not_run_do_not_fail_a_test_with_other_rows(
     assert "1 passed, 0 failed, 0 excluded, 1 not run" in done.stdout
 
 
+def test_a_row_for_a_controller_finds_the_copy_of_a_rule_with_a_long_name(
+    desk: Desk, policy: Policy
+) -> None:
+    """The names of generated rules are cut at 63 characters."""
+    name = "x" * 60
+    policy(
+        f"- name: {name}\n"
+        "  match: {any: [{resources: {kinds: [Pod]}}]}\n"
+        "  mutate: {patchStrategicMerge: {spec: {priority: 5}}}\n"
+    )
+    desk.write("d.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n")
+    head = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: t}\n"
+    result = row(rule=name, resources="[d]", result="pass").replace("kind: x", "kind: Deployment")
+    files = f"policies: [p.yaml]\nresources: [d.yaml]\nresults:\n{result}"
+    desk.write("kyverno-test.yaml", head + files)
+    done = desk.run("test", ".")
+    assert (done.exit_code, "1 passed" in done.stdout) == (0, True), done.stdout
+
+
 def test_patched_resources_may_be_a_list_of_files(desk: Desk, suite: Callable[..., None]) -> None:
     one, secret = PATCHED.split("---\n")
     desk.write("one.yaml", one)
