@@ -15,7 +15,7 @@ from devcluster.binaries import (
 )
 from devcluster.lock import locked
 from devcluster.progress import Progress
-from reconciler.errors import RetrofitError, Unavailable
+from reconciler.errors import InvalidSetting, RetrofitError, Unavailable
 
 _PART = ".part"
 
@@ -26,13 +26,19 @@ def obtain(environ: Mapping[str, str], source: Source) -> Binaries | Path:
     The first use may take minutes; it shows its progress and leaves only programs in the cache.
 
     Raises:
-        InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable.
+        InvalidSetting: RETROFIT_CONTROL_PLANE names something unusable, or the cache cannot be
+            written.
         Unavailable: No control plane was found or made; the message states what is missing.
     """
     found = locate(environ, source)
     if found:
         return found
     root = cache_root(environ)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        cure = "set XDG_CACHE_HOME to a folder that can be written"
+        raise InvalidSetting(f"{error.filename}: {error.strerror}: {cure}") from error
     with Progress() as progress:
         progress.update("waiting for another process that gets the control plane")
         with locked(root / "lock", wait=True):

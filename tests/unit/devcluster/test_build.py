@@ -12,7 +12,7 @@ import pytest
 from devcluster.binaries import Binaries, read_source
 from devcluster.obtain import obtain
 from devcluster.waiting import wait_until
-from reconciler.errors import Unavailable
+from reconciler.errors import InvalidSetting, Unavailable
 
 SOURCE = read_source()
 # "go env" prints the version; "go build ... -o FILE ." runs the lines of `build`.
@@ -102,6 +102,15 @@ def test_go_uses_no_cache_of_the_user_and_downloads_no_other_toolchain(tmp_path:
     assert settings["CGO_ENABLED"] == "0"
     for name in ("GOCACHE", "GOMODCACHE", "GOTMPDIR"):
         assert settings[name].startswith(f"{cache(tmp_path)}/{SOURCE.key}.part/")
+
+
+def test_a_cache_that_cannot_be_written_is_reported_with_the_cure(tmp_path: Path) -> None:
+    """A home of / or of another user is common in containers; root may write to any folder."""
+    (tmp_path / "file").touch()
+    environ = {"PATH": "/usr/bin:/bin", "HOME": f"{tmp_path}/file"}
+    said = "control-plane: Not a directory: set XDG_CACHE_HOME to a folder"
+    with pytest.raises(InvalidSetting, match=said):
+        obtain(environ, SOURCE)
 
 
 @pytest.mark.parametrize(
