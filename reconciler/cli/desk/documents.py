@@ -32,6 +32,7 @@ MAX_DEPTH: Final = 200
 MAX_VALUES: Final = 1_000_000
 """The maximum number of values in a document; aliased values count at each use."""
 
+_SECOND: Final = "unexpected content after document"
 _MERGE: Final = "<<"
 _SHARED_LENGTH: Final = 64
 _SHARED_TEXTS: Final = 20_000
@@ -72,7 +73,8 @@ def parse_documents(content: bytes, source: str) -> Iterator[Document]:
         except orjson.JSONDecodeError as error:
             if not _several(content):
                 place = f"{source}:{error.lineno}:{error.colno}"
-                raise InvalidSetting(f"{place}: is not JSON: {error.msg}") from error
+                cure = "; put --- between documents" if error.msg == _SECOND else ""
+                raise InvalidSetting(f"{place}: is not JSON: {error.msg}{cure}") from error
         else:
             if cut(content, MAX_DEPTH) is not None:
                 raise InvalidSetting(f"{source}:1:1: nested deeper than {MAX_DEPTH} levels")

@@ -9,7 +9,7 @@ import click
 from reconciler.cli.desk.cue import cue_option
 from reconciler.cli.desk.live import Address, address_of, cluster_options, live_cluster
 from reconciler.cli.desk.operations import operation_of_flag, operation_option
-from reconciler.cli.desk.stored import exception_namespace
+from reconciler.cli.desk.stored import exception_namespace, policy_key
 from reconciler.cli.desk.summary import passed_over
 from reconciler.cli.explain.explanation import Explanation
 from reconciler.cli.explain.live import plan_live
@@ -18,6 +18,7 @@ from reconciler.cli.explain.outline import outline
 from reconciler.cli.explain.outline_writer import OutlineWriter, show
 from reconciler.cli.output.encoding import json_of
 from reconciler.cli.output.screen import screen_of, warn
+from reconciler.errors import InvalidSetting
 
 _EPILOG = """\b
 Examples:
@@ -103,6 +104,9 @@ async def _work(requested: ExplainOptions, address: Address | None, writer: Outl
     if address is None:
         if requested.exception_namespace is not None:
             raise click.UsageError("--exception-namespace needs --cluster")
+        if policy_key(requested.policy):
+            cure = "with --cluster, a stored policy of this name is read"
+            raise InvalidSetting(f"{requested.policy}: there is no such file; {cure}")
         await _tell(requested.plan(), writer)
         return
     async with live_cluster(address, cue=requested.cue) as cluster:

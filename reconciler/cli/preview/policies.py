@@ -41,18 +41,21 @@ def split_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def read_files(
-    names: Iterable[str], pass_over: Callable[[str], None] = no_matter
+    names: Sequence[str], pass_over: Callable[[str], None] = no_matter
 ) -> list[tuple[str, Object]]:
     """Return the policies in files, each with its place; arguments as of `objects`.
 
     Raises:
-        InvalidSetting: A file cannot be used.
+        InvalidSetting: A file cannot be used, or none holds a policy.
     """
-    return [
+    found = [
         (str(document.place), placed_policy(obj))
         for document, obj in objects(read_all(names), pass_over)
         if is_given(obj)
     ]
+    if names and not found:
+        raise InvalidSetting(f"{' '.join(names)}: no policy found")
+    return found
 
 
 async def read_stored(

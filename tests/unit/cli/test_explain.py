@@ -347,6 +347,13 @@ def test_invalid_flags_are_refused(desk: Desk, words: list[str]) -> None:
     assert desk.explain(*words).exit_code == 2
 
 
+@pytest.mark.parametrize("name", ["reload", "clusterpolicy/reload", "policy/shop/reload"])
+def test_the_name_of_a_stored_policy_without_a_cluster_names_the_flag(name: str) -> None:
+    done = CliRunner().invoke(retrofit, ["explain", name, "--trigger", "cm/shop/a"])
+    said = f"Error: {name}: there is no such file; with --cluster, a stored policy of this name"
+    assert (done.exit_code, done.stderr) == (2, f"{said} is read\n")
+
+
 def test_the_help_shows_examples() -> None:
     done = CliRunner().invoke(retrofit, ["explain", "-h"])
     assert "Examples:\n    retrofit explain policy.yaml" in done.stdout

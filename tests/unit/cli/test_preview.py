@@ -368,6 +368,14 @@ def test_arguments_are_split_into_files_and_names_of_stored_policies(
         split_names(["policy/b"])
 
 
+@pytest.mark.parametrize("text", ["", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"])
+def test_a_file_without_a_policy_is_reported_as_such(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    done = run(str(path))
+    assert (done.exit_code, done.stderr) == (2, f"Error: {path}: no policy found\n")
+
+
 async def test_a_missing_stored_policy_is_reported_in_one_line() -> None:
     class Policies:
         async def get(self, ref: PolicyRef) -> Object:

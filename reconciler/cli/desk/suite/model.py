@@ -194,8 +194,8 @@ def _test(document: Document, path: Path) -> TestFile | HookTest:
     place = document.place
     if is_hook_test(document.value):
         return read_hook_test(document.value, place, path)
+    _check_head(document.value, place)
     fields = read_fields(document.value, place, allowed=_FIELDS)
-    _check_head(fields, place)
     return TestFile(
         path=path,
         name=_name(fields, place),
@@ -216,8 +216,10 @@ def _test(document: Document, path: Path) -> TestFile | HookTest:
     )
 
 
-def _check_head(fields: Mapping[str, Any], place: str) -> None:
-    api_version, kind = fields.get("apiVersion"), fields.get("kind")
+def _check_head(raw: Any, place: str) -> None:
+    # Before the fields: all of another kind are unknown.
+    head = {name.lower(): value for name, value in reading.object_at(raw, place).items()}
+    api_version, kind = head.get("apiversion"), head.get("kind")
     if kind != "Test" or "kyverno.io/" not in str(api_version):
         raise InvalidSetting(
             f"{place}: expected apiVersion cli.kyverno.io/v1alpha1 and kind Test,"

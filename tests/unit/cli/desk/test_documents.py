@@ -94,6 +94,7 @@ def test_the_depth_of_json_is_limited_as_that_of_yaml(depth: int) -> None:
         ("a: !!python/object:os.system x", "is not supported; use plain JSON types"),
         ("x: {<<: [1]}", "<< takes a map or a list of maps"),
         ('{"a": "b"', "f:1:10: is not JSON"),
+        ('{"a": 1}\n{"a": 2}', "f:2:1: is not JSON: unexpected content after document; put ---"),
         ("\ufffe", "f:1:1: is not YAML"),
     ],
 )

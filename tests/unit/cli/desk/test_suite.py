@@ -228,6 +228,10 @@ def test_an_invalid_policy_fails_its_rows(
     [
         ("a: [", "kyverno-test.yaml:2:1: is not YAML"),
         ("kind: Values", "expected apiVersion cli.kyverno.io/v1alpha1 and kind Test"),
+        (
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nspec: {}",
+            "expected apiVersion cli.kyverno.io/v1alpha1 and kind Test, found kyverno.io/v1 and",
+        ),
         ("kind: Test\napiVersion: cli.kyverno.io/v1\nmore: 1", "unknown field 'more'"),
         (
             "kind: Test\napiVersion: cli.kyverno.io/v1\nresults: [{policy: p, result: good}]",
