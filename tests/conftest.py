@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ pytest.register_assert_rewrite("tests.conformance.units", "tests.conformance.dia
 # On two shared cores, the duration of an example says nothing about the code.
 settings.register_profile("retrofit", deadline=None)
 settings.load_profile("retrofit")
+
+# A shell that starts tests in the background ignores SIGINT, and so would all their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _MARK = "RETROFIT_TEST_SESSION"
 _THRESHOLDS = gc.get_threshold()

@@ -40,7 +40,7 @@ kubernetes:
 EOF
 else
   jq -r '.[] | if .type == "Event" then "Pod \\(.object.metadata.name) added"
-         else "\\(.objects | length) Pods found" end' $BINDING_CONTEXT_PATH
+         else "\\(.objects | length) Pods found" end' "$BINDING_CONTEXT_PATH"
 fi
 """
 LABELS = """#!/usr/bin/env bash
@@ -57,10 +57,10 @@ kubernetes:
   labelSelector: {matchLabels: {watched: NAMESPACE}}
 EOF
 else
-  name=$(jq -r .[0].object.metadata.name $BINDING_CONTEXT_PATH)
-  colour=$(jq -r .[0].filterResult.colour $BINDING_CONTEXT_PATH)
-  echo "{\\"name\\": \\"changed\\", \\"add\\": 1}" > $METRICS_PATH
-  cat > $KUBERNETES_PATCH_PATH <<EOF
+  name=$(jq -r .[0].object.metadata.name "$BINDING_CONTEXT_PATH")
+  colour=$(jq -r .[0].filterResult.colour "$BINDING_CONTEXT_PATH")
+  echo "{\\"name\\": \\"changed\\", \\"add\\": 1}" > "$METRICS_PATH"
+  cat > "$KUBERNETES_PATCH_PATH" <<EOF
 operation: CreateOrUpdate
 object:
   apiVersion: v1
@@ -99,7 +99,7 @@ else
   program='.[] | (if .watchEvent == "Added" then "copy-" else "gone-" end + .object.metadata.name)
     | {operation: "Create", object: {apiVersion: "v1", kind: "ConfigMap",
        metadata: {name: ., namespace: "NAMESPACE"}}}'
-  jq -c "$program" $BINDING_CONTEXT_PATH > $KUBERNETES_PATCH_PATH
+  jq -c "$program" "$BINDING_CONTEXT_PATH" > "$KUBERNETES_PATCH_PATH"
 fi
 """
 WAITS = """#!/bin/bash
@@ -117,7 +117,7 @@ EOF
 else
   kubectl get configmap cured -n NAMESPACE > /dev/null || exit 3
   echo '{operation: CreateIfNotExists, object: {apiVersion: v1, kind: ConfigMap,
-    metadata: {name: done, namespace: NAMESPACE}}}' > $KUBERNETES_PATCH_PATH
+    metadata: {name: done, namespace: NAMESPACE}}}' > "$KUBERNETES_PATCH_PATH"
 fi
 """
 FAILS = """#!/bin/sh
@@ -125,7 +125,7 @@ if [ "$1" = --config ]; then
   echo '{"configVersion": "v1", "onStartup": 1}'
 else
   echo '{"operation": "MergePatch", "kind": "ConfigMap", "namespace": "NAMESPACE",
-    "name": "missing", "mergePatch": {"data": {"a": "b"}}}' > $KUBERNETES_PATCH_PATH
+    "name": "missing", "mergePatch": {"data": {"a": "b"}}}' > "$KUBERNETES_PATCH_PATH"
 fi
 """
 GADGETS = """#!/bin/sh
@@ -517,7 +517,7 @@ if [ "$1" = --config ]; then
   echo '{"configVersion": "v1", "onStartup": ORDER, "kubernetes": [{"kind": "Pod",
     "namespace": {"nameSelector": {"matchNames": ["NAMESPACE"]}}}]}'
 else
-  echo "runs for $(jq -r '.[0] | .type // .binding' $BINDING_CONTEXT_PATH)"
+  echo "runs for $(jq -r '.[0] | .type // .binding' "$BINDING_CONTEXT_PATH")"
 fi
 """
 

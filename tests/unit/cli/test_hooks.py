@@ -267,7 +267,7 @@ def test_after_a_failure_only_operations_that_ignore_hook_errors_are_shown(scrip
 
 def test_data_of_secrets_is_hidden_in_the_output_of_a_hook(script: Script) -> None:
     config = "configVersion: v1\nkubernetes: [{kind: Secret}]"
-    hook = script("grep -o hunter22 $BINDING_CONTEXT_PATH", config=config)
+    hook = script('grep -o hunter22 "$BINDING_CONTEXT_PATH"', config=config)
     words = ["--event", "Added", "-r", "settings.yaml"]
     Path("settings.yaml").write_text(SETTINGS.partition("---")[2])
     assert "hunter22" not in run(hook, *words).output

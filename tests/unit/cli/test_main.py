@@ -72,8 +72,6 @@ class Interrupting:
         if name == sys.argv[0]:
             os.kill(os.getpid(), signal.SIGINT)
 
-# A shell that starts tests in the background makes its children ignore SIGINT.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupting())
 (program,) = importlib.metadata.entry_points(group="console_scripts", name="retrofit")
 program.load()()

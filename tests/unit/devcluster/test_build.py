@@ -25,13 +25,6 @@ env > "{folder}/env"
 while [ "$1" != -o ]; do shift; done
 {build}
 """
-# A shell that starts tests in the background makes its children ignore SIGINT.
-MAIN = """
-import signal
-from reconciler.cli.main import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
-main()
-"""
 
 
 def fake_go(folder: Path, build: str, version: str = "go1.99.1") -> dict[str, str]:
@@ -60,7 +53,7 @@ def run(environ: Mapping[str, str]) -> subprocess.Popen[str]:
     """Start ``retrofit dev control-plane``."""
     kept = {name: value for name, value in os.environ.items() if name != "RETROFIT_CONTROL_PLANE"}
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, "dev", "control-plane"],
+        [sys.executable, "-m", "reconciler.cli.main", "dev", "control-plane"],
         env={**kept, **environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

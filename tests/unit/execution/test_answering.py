@@ -128,9 +128,9 @@ def world(executables: Executables, tmp_path: Path) -> World:
 
 async def test_a_script_reads_the_review_and_its_response_is_returned(world: World) -> None:
     verdict = await world.review(
-        'grep -q \'"binding": "a.example.com"\' $BINDING_CONTEXT_PATH || exit 1',
-        'grep -q \'"kind": "AdmissionReview"\' $BINDING_CONTEXT_PATH || exit 2',
-        "test $ADMISSION_RESPONSE_PATH = $VALIDATING_RESPONSE_PATH || exit 3",
+        'grep -q \'"binding": "a.example.com"\' "$BINDING_CONTEXT_PATH" || exit 1',
+        'grep -q \'"kind": "AdmissionReview"\' "$BINDING_CONTEXT_PATH" || exit 2',
+        'test "$ADMISSION_RESPONSE_PATH" = "$VALIDATING_RESPONSE_PATH" || exit 3',
         'echo \'{"name": "n", "set": 1}\' > $METRICS_PATH',
         'echo \'{"allowed":false, "message": "no", "warnings": ["w"]}\'> $ADMISSION_RESPONSE_PATH',
     )
@@ -184,7 +184,7 @@ async def test_a_successful_hook_without_a_valid_response_refuses(
 
 
 async def test_a_response_file_that_is_not_regular_is_a_failure(world: World) -> None:
-    lines = "rm $VALIDATING_RESPONSE_PATH; mkfifo $VALIDATING_RESPONSE_PATH"
+    lines = 'rm "$VALIDATING_RESPONSE_PATH"; mkfifo "$VALIDATING_RESPONSE_PATH"'
     verdict = await world.review(lines)
     assert "is no longer a regular file" in verdict.answer.message
 
@@ -229,7 +229,7 @@ async def test_no_hook_is_run_for_objects_in_system_namespaces(
 
 
 STEP = """
-given=$(tr -d ' \\n' < $BINDING_CONTEXT_PATH)
+given=$(tr -d ' \\n' < "$BINDING_CONTEXT_PATH")
 to=$(echo "$given" | sed 's/.*"toVersion":"\\([^"]*\\)".*/\\1/') && to=${to#g/}
 objects=$(echo "$given" | sed 's/.*"objects":\\(\\[.*\\]\\),"uid".*/\\1/')
 echo "{\\"convertedObjects\\": $objects}" | sed "s#g/v[12]#g/$to#g" > $CONVERSION_RESPONSE_PATH

@@ -223,7 +223,7 @@ async def test_the_configuration_is_read_from_standard_output(
     hook = script(
         tmp_path,
         'test "$1" = --config || exit 9',
-        f'test "$PWD" = {tmp_path}/hooks || exit 8',
+        f'test "$PWD" = "{tmp_path}/hooks" || exit 8',
         "echo starting >&2",
         "cat <<EOF",
         "configVersion: v1",
@@ -286,7 +286,7 @@ async def test_a_process_is_ended_whose_name_is_cut_within_a_letter(
     executables: Executables, tmp_path: Path
 ) -> None:
     pid = tmp_path / "pid"
-    hook = script(tmp_path, "(while :; do sleep 1; done) >/dev/null 2>&1 &", f"echo $! > {pid}")
+    hook = script(tmp_path, "(while :; do sleep 1; done) >/dev/null 2>&1 &", f"echo $! > '{pid}'")
     path = hook.path.rename(hook.path.with_name("a-name-up-to-aö.sh"))
     answer, _ = await run(executables, replace(hook, path=path))
     assert answer.failure is None

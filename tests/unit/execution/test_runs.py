@@ -88,7 +88,7 @@ async def test_the_file_with_the_contexts_is_indented_as_by_the_original(world: 
 
 async def test_a_run_returns_its_operations_and_is_reported(world: World) -> None:
     result = await world.run(
-        "grep -o Added $BINDING_CONTEXT_PATH",
+        'grep -o Added "$BINDING_CONTEXT_PATH"',
         'echo "operation: Delete" > $KUBERNETES_PATCH_PATH',
         'echo \'{"name":"n","add":2}\' > $METRICS_PATH',
     )

@@ -19,12 +19,9 @@ from reconciler.cli.output.exits import INTERRUPTED
 from reconciler.clock import SystemClock
 from tests.unit.cli.desk.conftest import Desk
 
-# A shell that starts tests in the background makes its children ignore SIGINT.
 MAIN = """
-import signal
 import socket
 from reconciler.cli.main import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
 main()
 """
 PROGRAM = (sys.executable, "-c", MAIN)
