@@ -17,7 +17,9 @@ from tests.architecture.conftest import ROOT
 DOCUMENTS = [
     path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()
 ]
-_FENCE = re.compile(r"((?:^<!--[^\n]*-->\n)*)^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"((?:^ *<!--[^\n]*-->\n)*)^( *)```([^\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL
+)
 _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 _EXIT = re.compile(r"<!-- exit: (\d+) -->")
 
@@ -59,9 +61,9 @@ def blocks(document: Path) -> list[Block]:
     return [
         Block(
             document=document,
-            line=text[: found.start(3)].count("\n") + 1,
-            kind=found[2],
-            text=found[3],
+            line=text[: found.start(4)].count("\n") + 1,
+            kind=found[3],
+            text=re.sub(f"^{found[2]}", "", found[4], flags=re.MULTILINE),
             not_run=((reason := _NOT_RUN.search(found[1])) and reason[1]) or "",
             exit=int(code[1]) if (code := _EXIT.search(found[1])) else 0,
         )

@@ -63,7 +63,10 @@ def test_every_block_of_the_documents_is_of_a_known_kind() -> None:
         "",
     }
     for page in DOCUMENTS:
-        for block in blocks(page):
+        found = blocks(page)
+        # Steps of a list are indented, with their blocks.
+        assert 2 * len(found) == page.read_text().count("```"), page
+        for block in found:
             assert block.kind in known, block.place
             bare = "" if block.kind else block.text
             assert not re.search(r"^(\$ |kubectl |retrofit )", bare, re.MULTILINE), block.place
