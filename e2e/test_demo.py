@@ -39,7 +39,8 @@ def run(temporary: Path, *args: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         timeout=200,
-        env={**os.environ, "TMPDIR": str(temporary)},
+        # As after `make demo` in a fresh shell, which has no retrofit.
+        env={**os.environ, "TMPDIR": str(temporary), "PATH": "/usr/local/bin:/usr/bin:/bin"},
         cwd=temporary,
     )
 
@@ -50,6 +51,7 @@ def test_the_demo_shows_all_four_facts_and_leaves_no_file(tmp_path: Path) -> Non
     epilogue = done.stdout.partition("What you have seen")[2]
     for fact in FACTS:
         assert re.search(fact, epilogue), fact
+    assert f'eval "$({RETROFIT} dev up)"' in epilogue
     assert "\x1b" not in done.stdout
     (seconds,) = re.findall(r"^([0-9.]+) s in all\.$", done.stdout, re.MULTILINE)
     assert float(seconds) < PROMISED
@@ -83,7 +85,7 @@ def test_with_keep_the_cluster_of_the_demo_runs_until_down(tmp_path: Path) -> No
     try:
         assert (done.returncode, done.stderr) == (0, "")
         assert f"export KUBECONFIG={tmp_path}/here/kubeconfig" in done.stdout
-        assert f"retrofit dev down --dir {tmp_path}/here" in done.stdout
+        assert f"{RETROFIT} dev down --dir {tmp_path}/here" in done.stdout
         assert run(tmp_path, "status", "--dir", "here").returncode == 0
         again = run(tmp_path, "demo", "--keep", "--dir", "here")
         assert again.returncode == 2

@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ def _kept(
     there = state.load(folder)
     if there and there.running():
         raise InvalidSetting(
-            f"a cluster runs in {folder} already: end it with `{_down(folder)}`, "
+            f"a cluster runs in {folder} already: end it with `{_dev('down', folder)}`, "
             "or name another folder with --dir"
         )
 
@@ -109,7 +110,8 @@ def _kept(
         kubectl = binaries.command("kubectl")
         yield Cluster.connect(Path(there.kubeconfig), folder, kubectl)
     except BaseException:
-        note(f"What has started stays; logs are in {folder / 'logs'}; `{_down(folder)}` ends it")
+        down = _dev("down", folder)
+        note(f"What has started stays; logs are in {folder / 'logs'}; `{down}` ends it")
         raise
 
 
@@ -131,8 +133,8 @@ def _how_to_go_on(console: Console) -> None:
     heading(console, "Next steps")
     _lines(
         console,
-        ("retrofit dev demo --keep", "the same, and the cluster stays"),
-        ('eval "$(retrofit dev up)"', "an empty cluster to try your own policies in"),
+        (f"{_retrofit()} dev demo --keep", "the same, and the cluster stays"),
+        (f'eval "$({_retrofit()} dev up)"', "an empty cluster to try your own policies in"),
         (f"ls {shlex.quote(str(OBJECTS))}", "the policies and objects of this demonstration"),
     )
     console.print("\nAll programs have stopped, and their files are removed.", highlight=False)
@@ -149,18 +151,24 @@ def _how_to_use(console: Console, folder: Path, cluster: Cluster, binaries: Bina
         (f"kubectl get ur -n {NAMESPACE} -o wide", "requests: messages, attempts"),
         ("kubectl get clusterpolicies -o wide", "policies, with their results"),
         ("kubectl get events -A", "failures, with the objects concerned"),
-        (f"retrofit dev logs -f --dir {shlex.quote(str(folder))}", "the logs of the programs"),
+        (_dev("logs -f", folder), "the logs of the programs"),
         (f"ls {shlex.quote(str(OBJECTS))}", "the policies and objects to change and apply"),
-        (_down(folder), "stops and removes the cluster"),
+        (_dev("down", folder), "stops and removes the cluster"),
     )
 
 
-def _down(folder: Path) -> str:
-    return f"retrofit dev down --dir {shlex.quote(str(folder))}"
+def _dev(command: str, folder: Path) -> str:
+    return f"{_retrofit()} dev {command} --dir {shlex.quote(str(folder))}"
+
+
+def _retrofit() -> str:
+    # `make demo` runs the program of the checkout, which is not on the PATH of the user's shell.
+    return "retrofit" if shutil.which("retrofit") else shlex.quote(sys.argv[0])
 
 
 def _lines(console: Console, *lines: tuple[str, str]) -> None:
-    width = max(len(command) for command, _ in lines if len(command) < _WIDTH // 2)
+    short = (len(command) for command, _ in lines if len(command) < _WIDTH // 2)
+    width = max(short, default=0)
     for command, meaning in lines:
         text = Text("  ").append(command.ljust(width), style="bold cyan")
         console.print(text.append(f"  {meaning}" if meaning else ""), soft_wrap=True)
