@@ -74,7 +74,10 @@ def _of_file(file: str, content: bytes) -> Iterator[Source | Broken]:
         except InvalidSetting as error:
             broken = _broken(file, error)
             yield broken
-            content, start = _behind(content, max(broken.position.line - 1, start + 1))
+            at = broken.position
+            # An unclosed bracket is noticed where the next document begins.
+            line = at.line - 1 if at.column == 1 else at.line
+            content, start = _behind(content, max(line, start + 1))
         else:
             return
 

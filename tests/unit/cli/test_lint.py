@@ -237,6 +237,13 @@ def test_every_error_is_reported_with_its_line() -> None:
     ]
 
 
+def test_an_error_in_the_first_line_of_a_document_is_reported_once() -> None:
+    found = places("-", stdin=f"a: 1\n--- !x\nb: 2\n---\n{ERROR.strip()}\n")
+    assert found[0][:3] == (2, 5, "unreadable")
+    assert [code for _, _, code, _ in found].count("unreadable") == 1
+    assert len(found) > 1
+
+
 def test_an_annotation_that_is_a_number_is_reported_with_its_line() -> None:
     text = ERROR.replace("metadata: {", "metadata: {annotations: {a.b/c: x, d: 5}, ", 1).strip()
     assert places("-", stdin=text) == [(3, 36, "unreadable", "")]
