@@ -349,6 +349,14 @@ def test_a_path_that_is_not_a_hook_is_refused(script: Script, name: str, said: s
     assert (done.exit_code, said in done.stderr) == (2, True)
 
 
+def test_the_list_of_executables_names_the_command_for_a_hook_of_a_file(script: Script) -> None:
+    script(":")
+    Path("hook.yaml").write_text(DECLARED)
+    done = hooks("list", "hook.yaml")
+    assert (done.exit_code, "chmod" in done.stderr) == (2, False)
+    assert "`retrofit hooks run` tries a Hook of a file" in done.stderr
+
+
 DECLARED = """
 apiVersion: kube-retrofit.dev/v1alpha1
 kind: Hook

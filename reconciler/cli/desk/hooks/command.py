@@ -77,6 +77,9 @@ def list_(path: Path, added: tuple[str, ...], *, yes: bool) -> None:
       1  the configuration of a hook cannot be used
       2  could not run: wrong usage, no executable file
     """  # noqa: D301 - click's mark for text that is not to be wrapped
+    if is_declared(path):
+        cure = "name executables; `retrofit hooks run` tries a Hook of a file"
+        raise InvalidSetting(f"{path}: it is no executable: {cure}")
     found = executables_in(path)
     confirm(path, yes=yes)
     rows: list[tuple[str, ...]] = [_HEAD]
