@@ -132,7 +132,11 @@ def is_address(name: str) -> bool:
 
 def is_file(name: str) -> bool:
     """Return whether a name is that of a file: standard input, a URL or what exists."""
-    return name == STDIN or is_address(name) or Path(name).exists()
+    try:
+        return name == STDIN or is_address(name) or Path(name).exists()
+    except OSError:
+        # Whoever reads it reports the error, such as a name that is too long.
+        return True
 
 
 def has_wildcards(name: str) -> bool:
