@@ -171,11 +171,11 @@ def test_an_invalid_duration_is_refused_with_examples(start: Starter) -> None:
 
 
 def test_contradictory_lease_settings_are_refused(start: Starter) -> None:
-    said = start("controller", RETROFIT_LEASE_RENEW="20s").fails()
-    assert said == (
-        "Error: --lease-retry must be shorter than --lease-renew, and --lease-renew shorter"
-        " than --lease-duration\n"
-    )
+    for name, value in (("RETROFIT_LEASE_RENEW", "20s"), ("RETROFIT_LEASE_RETRY", "0")):
+        assert start("controller", **{name: value}).fails() == (
+            "Error: --lease-retry must be shorter than --lease-renew, and --lease-renew shorter"
+            " than --lease-duration; none of them may be 0\n"
+        )
 
 
 @BOTH
