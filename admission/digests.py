@@ -7,15 +7,14 @@ paths, so one read serves all requests that wait for it, and reads have a minimu
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.clock import Clock
+from reconciler.recent import Recent
 
 _FORM: Final = re.compile(r"[0-9a-f]{16}")
-_REMEMBERED: Final = 10_000
 _PAUSE: Final = 0.5
 """Seconds between the starts of two reads."""
 
@@ -30,7 +29,7 @@ class Digests:
 
     read_policies: Callable[[], Awaitable[None]]
     clock: Clock
-    _learned: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _learned: Recent[str, None] = field(default_factory=Recent)
     _next: asyncio.Task[None] | None = None
     _current: asyncio.Task[None] | None = None
     _begun: float = float("-inf")
@@ -57,9 +56,7 @@ class Digests:
             self._next.add_done_callback(_retrieve)
         await asyncio.shield(self._next)
         # The stored policies may be newer than the registration, and so never match its digest.
-        self._learned[digest] = None
-        if len(self._learned) > _REMEMBERED:
-            self._learned.popitem(last=False)
+        self._learned.keep(digest, None)
 
     async def _read(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:

@@ -1,10 +1,10 @@
 """The adapters that impersonate accounts, made on first use."""
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from reconciler.api.account import ServiceAccount
+from reconciler.recent import Recent
 
 T = TypeVar("T")
 
@@ -18,15 +18,12 @@ class PerAccount(Generic[T]):
     def __init__(self, make: Callable[[str], T]) -> None:
         """Initialize with a factory that makes an adapter for the full name of a user."""
         self._make = make
-        self._kept: OrderedDict[ServiceAccount, T] = OrderedDict()
+        self._kept: Recent[ServiceAccount, T] = Recent(MOST)
 
     def of(self, account: ServiceAccount) -> T:
         """Return the adapter of an account, made if necessary."""
         found = self._kept.get(account)
         if found is None:
-            found = self._kept[account] = self._make(account.user)
-            if len(self._kept) > MOST:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(account)
+            found = self._make(account.user)
+        self._kept.keep(account, found)
         return found

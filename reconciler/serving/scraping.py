@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import socket
 import ssl
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -24,6 +23,7 @@ from prometheus_client.exposition import (
 
 from reconciler.clock import Clock
 from reconciler.errors import ClusterError
+from reconciler.recent import Recent
 
 PATH: Final = "/metrics"
 _REMEMBERED = 10.0
@@ -51,7 +51,7 @@ class Scrapers:
         self._reviewers = reviewers
         self._clock = clock
         # By digest, so that a token is in memory only during its request.
-        self._known: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+        self._known: Recent[bytes, tuple[float, int]] = Recent(_MOST)
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def status(self, authorization: str) -> int:
@@ -76,10 +76,7 @@ class Scrapers:
     def _remember(self, key: bytes, status: int) -> None:
         if status == web.HTTPServiceUnavailable.status_code:
             return
-        self._known[key] = (self._clock.monotonic() + _REMEMBERED, status)
-        self._known.move_to_end(key)
-        while len(self._known) > _MOST:
-            self._known.popitem(last=False)
+        self._known.keep(key, (self._clock.monotonic() + _REMEMBERED, status))
 
     async def _asked(self, token: str) -> int:
         try:

@@ -1,7 +1,7 @@
 """Matching of objects and requests, common to all policy languages."""
 
 from reconciler.engine.match.kinds import KindSelector, parse_kind
-from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds
+from reconciler.engine.match.scopes import KindScope, Listing, MatchNeeds, has_lists
 from reconciler.engine.match.selectors import LabelRequirement
 from reconciler.engine.match.subject import Subject, UserInfo
 from reconciler.engine.match.verdict import Decision, Verdict
@@ -16,5 +16,6 @@ __all__ = [
     "Subject",
     "UserInfo",
     "Verdict",
+    "has_lists",
     "parse_kind",
 ]

@@ -1,5 +1,6 @@
 """The scope of a match: kinds for webhooks, and listings of existing objects."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -44,6 +45,11 @@ class Listing:
     def label_selector(self) -> str:
         """The label requirements in the API server's syntax; may be empty."""
         return selector_text(self.labels)
+
+
+def has_lists(listings: Iterable[Listing]) -> bool:
+    """Return whether any of the kinds can be listed, where it is served."""
+    return any(kind.is_listable for listing in listings for kind in listing.kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

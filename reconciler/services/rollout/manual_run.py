@@ -1,6 +1,7 @@
 """The check of whether a rule can run on existing objects without an admission request."""
 
 from reconciler.engine.context import reads_user
+from reconciler.engine.match import has_lists
 from reconciler.engine.program import Program
 
 _MEANT = "set mutateExistingOnPolicyUpdate: true if the rule is meant to run without a request"
@@ -18,7 +19,7 @@ def why_not(program: Program) -> str:
             "every filter of its match lists operations, which only requests have; add a filter"
             " without operations under match.any"
         )
-    if not any(kind.is_listable for listing in listings for kind in listing.kinds):
+    if not has_lists(listings):
         return (
             "the kinds of its match cannot be listed (every kind, or a subresource); name the"
             " kinds that it is for"

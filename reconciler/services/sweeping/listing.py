@@ -104,11 +104,6 @@ class ObjectLister:
                 return
 
 
-def has_lists(listings: Iterable[Listing]) -> bool:
-    """Return whether a rule names kinds that can be listed, served or not."""
-    return any(kind.is_listable for listing in listings for kind in listing.kinds)
-
-
 def within(places: list[ListScope], namespace: str) -> list[ListScope]:
     """Return the lists restricted to one namespace; an empty name means no restriction."""
     if not namespace:

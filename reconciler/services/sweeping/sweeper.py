@@ -15,7 +15,7 @@ from typing import Final
 from reconciler.api.meta import Object, ref_of
 from reconciler.api.updaterequest import Reason, RequestSpec, Source, SweepProgress, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.engine.match import Subject
+from reconciler.engine.match import Subject, has_lists
 from reconciler.engine.program import Program
 from reconciler.errors import ClusterError, NoKindMatch, NotFound, NotReady
 from reconciler.requests.lifecycle import FINAL, Defer, Disposition, Fail, Retry, Skip
@@ -39,7 +39,6 @@ from reconciler.services.sweeping.listing import (
     ListScope,
     ObjectLister,
     count_of,
-    has_lists,
     left_of,
     list_key,
 )
