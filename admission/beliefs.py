@@ -44,7 +44,7 @@ class Beliefs:
 
     def questions(self, request: AdmissionRequest, drafts: Iterable[Draft]) -> bool:
         """Return whether a draft depends on an old object that has to be verified."""
-        if self.authenticated or request.old_object is None or not request.name:
+        if self.authenticated or request.old_object is None:
             return False
         # The object of other subresources is not a stored object.
         return request.subresource in READ_LATER and any(map(rests_on_past, drafts))
@@ -64,6 +64,10 @@ class Beliefs:
             raise Unavailable(f"the cluster does not serve {resource.name} of {resource.group}")
         if (kind.group, kind.kind) != (request.kind.group, request.kind.name):
             self._disbelieve(request, "its kind and resource do not match")
+            return None
+        if not request.name:
+            # The API server sends no old object without a name.
+            self._disbelieve(request, "it has no name")
             return None
         try:
             live = await self.reader.get(kind, request.namespace, request.name)

@@ -56,6 +56,14 @@ async def test_the_deletion_of_an_object_that_never_existed_is_not_recorded(worl
     assert world.count("reviews_disbelieved_total", operation="DELETE") == 1
 
 
+@pytest.mark.parametrize("operation", ["DELETE", "UPDATE"])
+async def test_an_old_object_without_a_name_is_not_believed(world, make, operation):
+    forged = make.thing(name="", data=FORGED, metadata={"resourceVersion": "7"})
+    await send(world, make, operation, forged, forged if operation == "UPDATE" else None)
+    assert {"deleted", "changed"}.isdisjoint(await policies(world))
+    assert world.count("reviews_disbelieved_total", operation=operation) == 1
+
+
 async def test_a_deleted_object_is_recorded_as_it_was_stored(world, make):
     old = stored(world, make)
     forged = {**old, "data": FORGED}
@@ -80,11 +88,12 @@ async def test_a_stale_old_object_fires_only_rules_that_do_not_need_it(world, ma
     # A rule that reads the trigger when it is processed does not rely on the review's old object.
     await send(world, make, "UPDATE", stale, {**stale, "data": {"a": "new"}})
     assert await policies(world) == ["plain"]
+    assert world.count("reviews_disbelieved_total", operation="DELETE") == 1
 
 
 async def test_a_kind_that_does_not_match_the_resource_is_not_believed(world, make):
-    old = stored(world, make)
-    world.cluster.add(make.thing(kind="Secret", name="dict"))
+    secret = world.cluster.add(make.thing(kind="Secret", name="dict"))
+    old = make.thing(name="dict", data=FORGED, metadata=secret["metadata"])
     resource = {"group": "", "version": "v1", "resource": "secrets"}
     review = make.review("DELETE", None, old, resource=resource)
     await world.post("/validate/fail", review)
