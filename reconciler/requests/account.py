@@ -50,9 +50,6 @@ def parse_account(
         if slash:
             raise InvalidPolicy(PLACE, f"in a Policy write the name alone: {name}")
         namespace = home
-    elif not slash:
-        reason = f"{written!r} has no namespace; write it as NAMESPACE/NAME"
-        raise InvalidPolicy(PLACE, reason)
     for part, form in ((namespace, _NAMESPACE), (name, _NAME)):
         if not form.fullmatch(part):
             form_of = "NAME" if home else "NAMESPACE/NAME"
