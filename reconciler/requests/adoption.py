@@ -74,7 +74,7 @@ def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> Reques
     # Malformed objects are kept as they are, so that the attempt reports the fault.
     malformed = {name: item for name, item in given.items() if object_fault(item, name)}
     new, old = ({} if name in malformed else given[name] for name in _OBJECTS)
-    operation = spec.operation or str(carried.get("operation", ""))
+    operation = str(carried.get("operation", ""))
     subresource = str(carried.get("subResource") or "")
     kept: Object = {}
     if operation == "DELETE":
@@ -91,8 +91,8 @@ def _spec(spec: RequestSpec, carried: Object, user: Mapping[str, Any]) -> Reques
         user=_user(user),
         request={key: value for key, value in carried.items() if key not in _NOT_INFO},
         trigger=TriggerRecord(
-            resource_version=resource_version(old or new),
-            unchanged=operation == "UPDATE" and _are_same(new, old),
+            resource_version=resource_version(old),
+            unchanged=_are_same(new, old),
             terminating=bool((old.get("metadata") or {}).get("deletionTimestamp")),
             subresource=subresource,
         ),

@@ -131,11 +131,10 @@ def record_trigger(request: AdmissionRequest) -> TriggerRecord:
     """Return the data for the confirmation that the admission request was stored."""
     old, new = request.old_object, request.object
     before = (old or {}).get("metadata") or {}
-    carried = old if old is not None else new
     return TriggerRecord(
-        resource_version=resource_version(carried or {}),
+        resource_version=resource_version(old or {}),
         digest=naming.digest(request.subject),
-        unchanged=request.operation == "UPDATE" and _same(old, new),
+        unchanged=_same(old, new),
         terminating=bool(before.get("deletionTimestamp")),
         subresource=request.subresource,
     )

@@ -76,7 +76,7 @@ def test_a_request_of_kyverno_is_skipped_unless_adopted():
 @pytest.mark.parametrize("adopt", [False, True])
 def test_own_requests_are_recognized_by_label_or_source(adopt):
     by_label = stored()
-    by_label["metadata"]["labels"] = {"kube-retrofit.dev/shard": "3"}
+    by_label["metadata"]["labels"] = {"app": "paint", "kube-retrofit.dev/shard": "3"}
     for obj in (by_label, stored(source="manual")):
         request = read_request(obj, adopt=adopt)
         assert request is not None
@@ -103,6 +103,17 @@ def test_an_update_is_read_and_confirmed_like_an_own_request():
     assert confirm(spec, moved) is Presence.STORED
 
 
+def test_the_roles_of_the_user_are_kept():
+    obj = stored()
+    obj["spec"]["context"]["userInfo"]["roles"] = ["shop:painter"]
+    assert adopted(obj).spec.user["roles"] == ["shop:painter"]
+
+
+def test_an_update_without_a_version_is_confirmed_by_the_version_of_the_old_object():
+    new = {**TRIGGER, "metadata": {"name": "palette", "namespace": "shop", "uid": "u-1"}}
+    assert confirm(adopted(stored(new=new)).spec, TRIGGER) is Presence.WAITING
+
+
 def test_an_update_that_changed_nothing_is_marked_as_unchanged():
     assert adopted(stored(old=TRIGGER)).spec.trigger.unchanged
 
@@ -117,6 +128,13 @@ def test_a_creation_is_confirmed_by_its_uid():
 def test_a_deletion_keeps_the_deleted_object():
     spec = adopted(stored("DELETE", new=None)).spec
     assert spec.recorded == {"object": BEFORE}
+    assert confirm(spec, None) is Presence.STORED
+
+
+def test_the_deletion_of_a_terminating_object_is_stored_once_it_is_gone():
+    ending = {"metadata": {**BEFORE["metadata"], "deletionTimestamp": "2026-06-01T12:00:00Z"}}
+    spec = adopted(stored("DELETE", new=None, old=ending)).spec
+    assert confirm(spec, ending) is Presence.WAITING
     assert confirm(spec, None) is Presence.STORED
 
 
@@ -139,8 +157,9 @@ def test_an_admission_request_stored_as_text_is_read():
     info = obj["spec"]["context"]["admissionRequestInfo"]
     info["admissionRequest"] = json.dumps(info["admissionRequest"])
     assert adopted(obj).spec == adopted(stored()).spec
-    info["admissionRequest"] = "{"
-    assert adopted(obj).spec.source is Source.POLICY_CHANGE
+    for text in ("{", "[1]"):
+        info["admissionRequest"] = text
+        assert adopted(obj).spec.source is Source.POLICY_CHANGE
 
 
 def test_the_state_of_an_adopted_request_is_read():

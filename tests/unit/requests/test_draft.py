@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from reconciler.api.meta import LABEL_SHARD
+from reconciler.api.meta import LABEL_RECORDED, LABEL_SHARD
 from reconciler.api.requestwire import parse_spec, render_spec
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import Projection
@@ -319,6 +319,7 @@ def test_recorded_data_of_a_secret_is_stored_in_a_secret():
     found = drafted(request("DELETE", None, old), rule)
     assert found.spec.recorded is None
     assert found.spec.recorded_secret == naming.recorded_name(found.name)
+    assert found.labels[LABEL_RECORDED] == "true"
     assert orjson.loads(found.secret)["object"]["data"] == {"token": "aHVudGVyMg=="}
     assert "aHVudGVyMg" not in orjson.dumps(render_spec(found.spec)).decode()
 
@@ -327,6 +328,7 @@ def test_metadata_of_a_secret_is_recorded_in_the_request():
     rule = program(kinds=["Secret"], patch="{{ request.object.metadata.name }}")
     found = drafted(request("DELETE", None, obj("Secret", data={"token": "x"})), rule)
     assert found.secret is None
+    assert LABEL_RECORDED not in found.labels
     assert "data" not in found.spec.recorded["object"]
 
 
