@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from typing_extensions import override
 
 from admission.asking import MOST_CALLS, MOST_RIGHTS, BoundedAccess, TooManyRights
 from admission.policies import PolicyWebhook
@@ -33,8 +34,9 @@ async def test_one_policy_cannot_cause_thousands_of_access_reviews(make):
     targets = [{**target, "namespace": f"n-{number}"} for number in range(2000)]
     policy["spec"]["rules"][0]["mutate"]["targets"] = targets
     review = parse_review(make.review(obj=policy))
-    response = await PolicyWebhook(make_deps(account=account)).review(review, make.deadline())
-    assert response.allowed is False
+    response = await PolicyWebhook(make_deps(account=account)).review(review, make.deadline(60))
+    assert (response.allowed, response.code) == (False, 422)
+    assert response.message.endswith("split the policy, or name fewer kinds, names and namespaces")
     assert account.calls <= MOST_RIGHTS
 
 
@@ -47,6 +49,26 @@ async def test_a_missing_right_is_reviewed_again_until_the_limit_of_calls():
     assert account.calls == MOST_CALLS
     with pytest.raises(TooManyRights, match="split the policy"):
         await access.may(right(MOST_RIGHTS))
+
+
+async def test_reviews_in_parallel_keep_within_both_limits():
+    class Slow(Counted):
+        running = most = 0
+
+        @override
+        async def may(self, right):
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0)
+            self.running -= 1
+            return await super().may(right)
+
+    account = Slow(granted=True)
+    access = BoundedAccess(access=account, gate=asyncio.Semaphore(4))
+    asked = (access.may(right(number)) for number in range(2 * MOST_RIGHTS))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert (account.calls, account.most) == (MOST_RIGHTS, 4)
+    assert sum(isinstance(answer, TooManyRights) for answer in answers) == MOST_RIGHTS
 
 
 async def test_a_granted_right_is_reviewed_once():

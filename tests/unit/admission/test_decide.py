@@ -79,6 +79,14 @@ def test_the_same_admission_request_gives_the_same_names(make):
     )
 
 
+def test_all_rules_of_a_policy_that_fire_are_recorded(make):
+    policy = make.policy()
+    (rule,) = policy["spec"]["rules"]
+    policy["spec"]["rules"].append({**rule, "name": "again"})
+    intent = run(make.index(policy), make.review(obj=make.thing()))
+    assert rules_of(intent) == [("set-team", "copy"), ("set-team", "again")]
+
+
 def test_an_object_of_another_kind_fires_no_rule(make):
     assert run(make.index(make.policy()), make.review(obj=make.thing(kind="Pod"))).drafts == ()
 
@@ -177,6 +185,21 @@ def test_a_precondition_on_the_request_is_decided_by_the_admission_server(make):
 def test_a_trigger_whose_precondition_fails_to_evaluate_is_recorded(make):
     index = make.index(make.policy(preconditions=condition("{{ request.object.data.mode }}")))
     assert len(run(index, make.review(obj=make.thing())).drafts) == 1
+
+
+def test_a_precondition_on_a_variable_of_the_rule_is_left_to_the_controller(make):
+    mode = [{"name": "mode", "variable": {"value": "on"}}]
+    policy = make.policy(context=mode, preconditions=condition("{{ mode || 'off' }}"))
+    assert len(run(make.index(policy), make.review(obj=make.thing())).drafts) == 1
+
+
+def test_a_precondition_on_the_whole_request_is_left_to_the_controller(make):
+    lone = {"all": [{"key": "{{ contains(to_string(request), 'a:b') }}", "operator": "Equals"}]}
+    lone["all"][0]["value"] = True
+    index = make.index(make.policy(preconditions=lone, spec={"background": False}))
+    body = make.review(obj=make.thing())
+    assert len(run(index, body).drafts) == 1
+    assert run(index, body, roles=(), cluster_roles=()).drafts == ()
 
 
 def test_a_precondition_that_holds_only_for_the_old_object_does_not_fire(make):
@@ -344,6 +367,19 @@ class TestExceptions:
         intent = run(make.index(make.policy()), body, exceptions=[exception])
         assert len(intent.drafts) == count
 
+    def test_users_share_a_request_only_if_no_exception_and_no_rule_depends_on_them(self, make):
+        def name(user, *exceptions):
+            old, new = make.update(make.thing(), data={"v": "y"})
+            body = make.review("UPDATE", new, old, userInfo={"username": user})
+            policy = make.policy(skipBackgroundRequests=False)
+            (draft,) = run(make.index(policy), body, exceptions=exceptions).drafts
+            return draft.name
+
+        # Whether it applies may depend on the user, which the controller decides.
+        undecided = excepting(conditions=condition("{{ settings.data.v }}"))
+        assert name("jane") == name("joe") != name(OWN)
+        assert name("jane", undecided) == name("jane", undecided) != name("joe", undecided)
+
     def test_an_exception_in_a_namespace_with_unknown_labels_is_left_to_the_controller(self, make):
         resources = {"kinds": ["ConfigMap"], "namespaceSelector": {"matchLabels": {"a": "b"}}}
         exceptions, body = [excepting(resources=resources)], make.review(obj=make.thing())
@@ -495,11 +531,23 @@ def test_all_rules_of_a_request_share_one_allowance(make):
     assert intent.costly.origin.policy.key == "p0"
 
 
+def test_the_most_costly_rule_of_a_request_is_named(make):
+    cheap = make.policy("cheap", uid="c", preconditions=condition("{{ request.name }}", "x"))
+    costly = make.policy("costly", uid="x", preconditions=bombs(150))
+    intent = run(make.index(cheap, costly), make.review(obj=make.thing(data=MANY)))
+    assert intent.costly.origin.policy.key == "costly"
+
+
 def test_a_spared_rule_is_left_to_the_controller(make):
     never = {"all": [{"key": "a", "operator": "Equals", "value": "b"}]}
     index, body = make.index(make.policy(preconditions=never)), make.review(obj=make.thing())
     assert run(index, body).drafts == ()
     assert rules_of(run(index, body, spared=lambda _: True)) == [("set-team", "copy")]
+    # Its match still decides which objects fire it.
+    elsewhere = make.review(obj=make.thing(namespace="elsewhere"))
+    only = {"kinds": ["ConfigMap"], "namespaces": ["a"]}
+    index = make.index(make.policy(resources=only, preconditions=never))
+    assert run(index, elsewhere, spared=lambda _: True).drafts == ()
 
 
 def test_matching_annotations_by_wildcard_costs_steps_for_every_annotation(make):

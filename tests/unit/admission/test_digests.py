@@ -13,11 +13,15 @@ class Policies:
     """A source of policies that counts how often it is read."""
 
     def __init__(self):
-        self.reads, self.broken = 0, False
+        self.times, self.broken = list[float](), False
         self.digests = Digests(read_policies=self.read, clock=SystemClock())
 
+    @property
+    def reads(self):
+        return len(self.times)
+
     async def read(self):
-        self.reads += 1
+        self.times.append(SystemClock().monotonic())
         await asyncio.sleep(0)
         if self.broken:
             raise Unavailable("gone for lunch")
@@ -37,6 +41,12 @@ async def test_concurrent_unknown_digests_share_reads(policies):
     for item in invented:
         await policies.digests.learn(item, known)
     assert policies.reads == 2
+
+
+async def test_invented_digests_cause_two_reads_a_second(policies):
+    for number in range(3):
+        await policies.digests.learn(f"{number:016x}", "known")
+    assert policies.times[2] - policies.times[0] >= 0.9
 
 
 @pytest.mark.parametrize("text", ["", "0123456789abcdef", "../../x", "0123456789ABCDEF", "a" * 99])

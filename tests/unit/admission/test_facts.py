@@ -142,6 +142,13 @@ class TestRoles:
     def test_stale_roles_are_unknown_if_a_rule_matches_roles(self, known, asking):
         assert known.known_roles(JANE, parse_filters(), asking) is None
 
+    @pytest.mark.parametrize("read", ["request.roles", "request.clusterRoles", "request"])
+    def test_stale_roles_are_unknown_if_an_expression_reads_them(self, make, known, read):
+        key = f"{{{{ to_string({read}) }}}}"
+        condition = {"all": [{"key": key, "operator": "Equals", "value": "x"}]}
+        reading = programs(make, spec={"background": False}, preconditions=condition)
+        assert known.known_roles(JANE, parse_filters(), [*programs(make), *reading]) is None
+
     def test_stale_roles_are_unknown_if_the_settings_exclude_roles(self, make, known):
         filters = parse_filters(exclude_roles="x:old")
         assert known.known_roles(JANE, filters, programs(make)) is None

@@ -281,8 +281,12 @@ class TestNamespaceLabels:
         assert patch_of(response)
 
     async def test_namespace_labels_that_cannot_be_read_are_an_error(self, make):
-        async with World(make.index(make.mutating(resources=SELECTED)), namespaces={}) as world:
+        index, reported = make.index(make.mutating(resources=SELECTED)), list[str]()
+        lost = partial(reported.append, "lost")
+        async with World(index, namespaces={}, lost=lost) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+            await ask(world, "/mutate/ignore", make.review(obj=make.thing(), dryRun=True))
+        assert not reported
         assert (response["allowed"], response["status"]["code"]) == (False, 503)
         assert "it is unknown which rules apply to" in response["status"]["message"]
 

@@ -546,3 +546,12 @@ class TestWhatCannotBeVerified:
         assert await warned(None, operations=["DELETE"]) == []
         broken = Account(broken=Forbidden("not even that", permission=""))
         assert await warned(broken, operations=["DELETE"]) == []
+
+    async def test_there_is_no_warning_about_an_entry_if_the_right_cannot_be_checked(
+        self, make, review
+    ):
+        entry = {"apiCall": {"urlPath": "/api/v1/namespaces/shop/secrets"}}
+        rule = make.mutating(context=[{"name": "it", **entry}])
+        broken = Account(broken=Unavailable("no answer"))
+        response = await review(rule, reader=broken)
+        assert (response.allowed, response.warnings) == (True, ())
