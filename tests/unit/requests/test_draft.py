@@ -1,12 +1,14 @@
 """The parts of an admission request that are recorded, and those that are not."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import orjson
 import pytest
 
 from reconciler.api.meta import LABEL_RECORDED, LABEL_SHARD
 from reconciler.api.requestwire import parse_spec, render_spec
+from reconciler.api.updaterequest import RequestStatus, UpdateRequest
 from reconciler.dialects.registry import compile_policy
 from reconciler.engine.program import Projection
 from reconciler.requests import naming
@@ -17,6 +19,7 @@ from reconciler.requests.draft import (
     draft,
     keeps,
     record_trigger,
+    same_work,
 )
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -117,6 +120,19 @@ def attempt(new="on", *, user="jane", uid="request-uid", rule=None, old=None, at
     return drafted(found, rule or program())
 
 
+def stored(found):
+    return UpdateRequest(
+        name=found.name,
+        namespace="kyverno",
+        uid="stored",
+        resource_version="9",
+        created=datetime(2026, 6, 1, tzinfo=UTC),
+        labels=found.labels,
+        spec=found.spec,
+        status=RequestStatus(),
+    )
+
+
 def test_attempts_at_one_write_share_a_request():
     # A retry of the API server has another uid, and the changes of the other writer.
     first, second = attempt("a", uid="1"), attempt("b", uid="2", user="other")
@@ -196,6 +212,8 @@ def test_requests_with_a_recorded_secret_are_not_shared():
     found = drafted(request("UPDATE", new, old), rule)
     assert found.secret is not None
     assert found.alone == ""
+    # Nor is the work of two of them known to be the same, as their content is not compared.
+    assert same_work(stored(found)) is None
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,10 @@ from reconciler.requests.lifecycle import (
     Retry,
     Skip,
     advance,
+    begun,
     count,
     merge_targets,
+    recount,
     second,
     shorten,
 )
@@ -200,6 +202,22 @@ def test_a_patched_target_stays_counted_although_the_status_does_not_list_it():
     new = [*again, target("bad"), target("same", Outcome.UNCHANGED)]
     status = step(status, Done(), targets=merge_targets(status.targets, new))
     assert status.counts == Counts(patched=301, unchanged=1)
+
+
+def test_an_evaluated_target_that_is_listed_or_was_not_patched_is_counted_as_it_is_now():
+    many = tuple(target(f"ok-{number}") for number in range(2 * MAX_TARGETS))
+    known = RequestStatus(targets=shorten(many), counts=count(many))
+    unchanged = [target("same", Outcome.UNCHANGED), target("ok-0", Outcome.UNCHANGED)]
+    failed = [target("bad", Outcome.FAILED)]
+    assert recount(known, [*known.targets, *failed]) == Counts(patched=200, failed=1)
+    assert recount(known, [*known.targets[1:], *unchanged]) == Counts(patched=200, unchanged=1)
+
+
+@pytest.mark.parametrize(
+    ("alone", "before", "after"), [(True, 0, 1), (True, 2, 3), (False, 0, 1), (False, 2, 2)]
+)
+def test_only_an_attempt_alone_counts_against_a_request_that_was_interrupted(alone, before, after):
+    assert begun(RequestStatus(interruptions=before), alone=alone).interruptions == after
 
 
 def test_the_largest_status_stays_far_below_the_limit_of_etcd():

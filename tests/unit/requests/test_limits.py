@@ -50,6 +50,7 @@ def test_every_limit_is_read():
     found = parse_limits(policy)
     assert (found.paused, found.rate, found.batch, found.failures) == (False, 0.5, 5, 2)
     assert (found.canary, found.promote, len(found.windows)) == ("env=test,!prod", "auto", 1)
+    policy["metadata"]["annotations"]["note"] = "x"
     assert set(limits_of(policy)) == {PAUSED, RATE, BATCH, FAILURES, CANARY, PROMOTE, WINDOW}
 
 

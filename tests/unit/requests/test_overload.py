@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from reconciler.requests.naming import aggregate_name, next_aggregate_name
-from reconciler.requests.overload import Backlog, Settling, Thresholds
+from reconciler.requests.overload import Backlog, Settling, Thresholds, holders
 
 MARKS = Thresholds(limit=100, hard=1000)
 
@@ -24,6 +26,16 @@ class TestMarks:
 
     def test_a_limit_of_zero_never_diverts(self):
         assert not Thresholds(limit=0, hard=10).diverts(10**9, before=True)
+
+    def test_a_share_is_at_least_one_and_unlimited_if_the_whole_is(self):
+        shares = Thresholds(limit=10, hard=1000, policy=5, namespace=50)
+        policy, namespace = holders("p", "shop")
+        assert (shares.of(policy).limit, shares.of(namespace).limit) == (1, 5)
+        assert (shares.of(policy).hard, shares.of(namespace).hard) == (50, 500)
+        assert replace(shares, limit=0).of(policy).limit == 0
+
+    def test_objects_without_a_namespace_share_no_limit_of_a_namespace(self):
+        assert holders("p", "") == holders("p", "shop")[:1]
 
     def test_the_hard_limit_is_never_below_the_limit(self):
         marks = Thresholds(limit=100, hard=10)
