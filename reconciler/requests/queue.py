@@ -111,9 +111,8 @@ class RequestQueue:
     def _sort_out(self, now: float) -> None:
         while self._heap and self._heap[0][0] <= now:
             due, name = heapq.heappop(self._heap)
-            if self._due.get(name) == due:
-                tenant = self._tenants.get(name, "")
-                heapq.heappush(self._ready.setdefault(tenant, []), (due, name))
+            tenant = self._tenants.get(name, "")
+            heapq.heappush(self._ready.setdefault(tenant, []), (due, name))
         self._clean()
 
     def _clean(self) -> None:

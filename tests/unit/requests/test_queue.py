@@ -140,3 +140,34 @@ def test_a_name_that_comes_again_keeps_its_tenant():
     queue.finish("a0")
     queue.push("a1", 0, "a")
     assert [queue.take(0), queue.take(0)] == ["a0", None]
+
+
+def test_a_name_is_taken_out_of_turn_only_when_it_is_due():
+    queue = RequestQueue(share=1)
+    queue.push("a0", 0, "a")
+    queue.push("a1", 5, "a")
+    queue.take(0)
+    assert not queue.take_out_of_turn("unknown", 9)
+    assert not queue.take_out_of_turn("a1", 4)
+    assert queue.take_out_of_turn("a1", 5)
+    assert set(queue.working) == {"a0", "a1"}
+    assert not queue.take_out_of_turn("a1", 9)
+
+
+def test_finished_work_frees_one_place_of_a_share():
+    queue = RequestQueue(share=2)
+    for number in range(4):
+        queue.push(f"a{number}", 0, "a")
+    assert [queue.take(0) for _ in range(3)] == ["a0", "a1", None]
+    queue.finish("a0")
+    assert [queue.take(0) for _ in range(2)] == ["a2", None]
+
+
+def test_the_next_due_name_is_the_first_of_those_that_are_ready_or_not():
+    queue = RequestQueue()
+    queue.push("a0", 1, "a")
+    queue.push("a1", 1, "a")
+    queue.push("b0", 2, "b")
+    queue.push("later", 7)
+    queue.take(2)
+    assert queue.next_due() == 1
