@@ -145,3 +145,31 @@ def test_a_hold_has_a_reason_and_an_end():
     assert closed.reason == "OutsideWindow"
     assert "Mon 2026-06-08 09:00 CEST" in closed.message
     assert closed.until == moment("2026-06-08T07:00")
+
+
+@pytest.mark.parametrize(
+    ("now", "is_open"),
+    [
+        ("2026-06-01T05:00", False),  # A Monday; the window of Sunday was none.
+        ("2026-06-01T21:59", False),
+        ("2026-06-01T22:00", True),
+        ("2026-06-02T05:59", True),
+        ("2026-06-02T06:00", False),
+        ("2026-06-02T23:00", False),
+    ],
+)
+def test_a_window_across_midnight_belongs_to_the_day_on_which_it_begins(now, is_open):
+    (window,) = parse_windows("Mon 22:00-06:00", "x")
+    assert window.is_open(moment(now)) is is_open
+
+
+def test_one_of_several_windows_is_enough():
+    windows = parse_windows("Mon 22:00-23:00; Tue 09:00-10:00", "x")
+    assert opens(windows, moment("2026-06-02T09:30")) is None
+    assert opens(windows, moment("2026-06-02T10:30")) == moment("2026-06-08T22:00")
+
+
+@pytest.mark.parametrize("zone", ["Europe", "../etc", "Nowhere/Land", "x" * 300])
+def test_a_time_zone_that_does_not_exist_is_named(zone):
+    with pytest.raises(InvalidPolicy, match="there is no time zone"):
+        parse_windows(f"09:00-10:00 {zone}", "x")
