@@ -17,14 +17,12 @@ from reconciler.kube.lease import Election, Timing, new_identity
 from reconciler.kube.leases import ADMISSION_LEASE, KubeLeases
 from reconciler.observe.logs import logger
 from reconciler.observe.loops import run_loops
-from reconciler.observe.problems import tell_problems
 from reconciler.services.jobs import WarnsOnce, repeat
 
 _log = logger("admission.heartbeat")
 
 _TIMING = Timing(duration=10.0, renew=8.0, retry=3.0)
 _PAUSE = 2.0
-_PATROL = 5.0
 
 
 @dataclass(slots=True)
@@ -60,13 +58,9 @@ class Heartbeat:
             identity=new_identity(),
             name=ADMISSION_LEASE,
             timing=self.timing,
+            warn=lambda text: _log.warning("cannot write the heartbeat", reason=text),
         )
         election.started.subscribe(lambda: None if election.witnessed else self.missed())
-        reporting = tell_problems(
-            lambda: election.problem,
-            lambda text: _log.warning("cannot write the heartbeat", reason=text),
-            every=_PATROL,
-        )
         unnoted = WarnsOnce(
             warn=lambda text: _log.warning("cannot record missed triggers", reason=text)
         )
@@ -77,13 +71,7 @@ class Heartbeat:
             pauses=(_PAUSE, _PAUSE),
             tell=unnoted.tell,
         )
-        await run_loops(
-            {
-                "election": election.run(),
-                "missed triggers": noting,
-                "election problems": reporting,
-            }
-        )
+        await run_loops({"election": election.run(), "missed triggers": noting})
 
     async def _note_missed(self) -> None:
         self._changed.clear()

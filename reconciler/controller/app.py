@@ -250,6 +250,7 @@ def _assemble(
             retry=settings.lease_retry,
         ),
         pod=settings.pod_uid,
+        warn=lambda text: log.warning("cannot hold the Lease", reason=text),
     )
     client.allow_writes(lambda: election.leading)
     base = Base.of(client, settings, clock, log.warning)

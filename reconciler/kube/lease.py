@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import socket
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.api.meta import Object, resource_version, version_number
@@ -22,6 +23,7 @@ from reconciler.errors import AlreadyExists, ClusterError, Conflict, NotFound, R
 from reconciler.kube.client import Client
 from reconciler.kube.leases import LEASES
 from reconciler.kube.retrying import jittered
+from reconciler.services.jobs import WarnsOnce
 from reconciler.signals import Signal
 
 LEASE_NAME = "kube-retrofit-controller"
@@ -53,7 +55,6 @@ class Election:
 
     Attributes:
         holder: Last known holder of the Lease; empty for none.
-        problem: Why the last attempt failed; empty after a success.
         abandoned: Whether the previous holder did not release the Lease.
         witnessed: Whether this candidate, while not holding the Lease, saw another one renew it.
     """
@@ -68,11 +69,11 @@ class Election:
         name: str = LEASE_NAME,
         timing: Timing,
         pod: str = "",
+        warn: Callable[[str], None],
     ) -> None:
         self.started, self.lost = Signal[[]](), Signal[[]]()
         self.held_by = Signal[[str]]()
         self.holder = ""
-        self.problem = ""
         self.witnessed = False
         self.abandoned = False
         self._leases = client.resource(LEASES)
@@ -86,6 +87,7 @@ class Election:
         self._renewed_at = 0.0
         self._lease: Object = {}
         self._observed_at = 0.0
+        self._problems = WarnsOnce(warn=warn)
 
     @property
     def leading(self) -> bool:
@@ -123,9 +125,9 @@ class Election:
         started = self._clock.monotonic()
         try:
             held = await self._acquire_or_renew(self._patience(started))
-            self.problem = ""
+            self._problems.tell("")
         except ClusterError as error:
-            self.problem = str(error)
+            self._problems.tell(str(error))
             held = False
         if held:
             self._renewed_at = started

@@ -153,6 +153,7 @@ class Program:
             name=_LEASE,
             timing=self.settings.lease,
             pod=self.settings.pod_uid,
+            warn=lambda text: self.log.warning("cannot hold the Lease", reason=text),
         )
         self.client.allow_writes(lambda: election.leading)
         election.started.subscribe(self._won.set)

@@ -296,6 +296,7 @@ class Candidate:
             identity=new_identity(pod),
             timing=QUICK,
             pod=pod,
+            warn=lambda _: None,
         )
         self.election.started.subscribe(lambda: self.signals.put_nowait("started"))
         self.election.lost.subscribe(lambda: self.signals.put_nowait("lost"))

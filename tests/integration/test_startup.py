@@ -267,6 +267,19 @@ def test_a_program_without_rights_waits_and_names_the_right_to_grant(
 
 
 @pytest.mark.cluster
+def test_a_controller_that_may_not_hold_the_lease_names_the_right_to_grant(
+    start: Starter, installed: ControlPlane
+) -> None:
+    account = installed.service_account_kubeconfig("kyverno", ACCOUNTS["controller"])
+    # The manifests grant the right in the namespace of the programs only.
+    one = start("controller", f"--kubeconfig={account}", "--namespace=default")
+    one.says("cannot hold the Lease")
+    one.says("get leases.coordination.k8s.io default/kube-retrofit-controller")
+    one.says("grant: get leases.coordination.k8s.io in namespace default")
+    one.runs()
+
+
+@pytest.mark.cluster
 def test_both_programs_wait_until_the_api_server_answers(
     start: Starter, installed: ControlPlane
 ) -> None:
