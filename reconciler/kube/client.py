@@ -205,9 +205,10 @@ class Client:
         seen: list[ClusterError] = []
 
         async def attempt() -> bytes:
-            if method != "GET" and not self._line.may_write():
-                raise ClusterError(f"{call}: this process no longer holds the Lease")
             try:
+                if method != "GET" and not self._line.may_write():
+                    # After a pause of the process, its Lease may be renewed a moment later.
+                    raise Unavailable(f"{call}: this process does not hold the Lease")
                 session = self._line.session
                 async with self._open(
                     call, method, url, session, headers=headers, data=body

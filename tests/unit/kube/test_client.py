@@ -277,9 +277,18 @@ class TestSpeakingForSomebodyElse:
     ):
         worker = client.speaking_for(self.WORKER)
         client.allow_writes(lambda: False)
-        with pytest.raises(ClusterError, match="no longer holds the Lease"):
+        with pytest.raises(ClusterError, match="does not hold the Lease"):
             await worker.request("PUT", PATH, body=b"{}")
         assert not api.seen
+
+    async def test_a_write_waits_for_a_lease_that_is_renewed_a_moment_later(self, api, client):
+        api.answer(f"PUT {PATH}", {})
+        asked = []
+        # As after a pause of the process, in which no other one took the Lease.
+        client.allow_writes(lambda: bool(asked) or asked.append("too early"))
+        await client.request("PUT", PATH, body=b"{}")
+        assert asked == ["too early"]
+        assert len(api.seen) == 1
 
     async def test_the_date_of_a_response_to_another_user_is_recorded(self, api, client):
         api.answer(ROUTE, (200, {}, {"Date": "Mon, 01 Jun 2026 12:00:00 GMT"}))
