@@ -31,6 +31,7 @@ from reconciler.errors import (
 from reconciler.kube.paths import Call
 
 _LONGEST = 1024
+_LONGEST_PAUSE = 60.0
 _LONGEST_VALUE = 80
 _QUOTED_VALUE = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: ")
 # Webhooks say "denied the request", ValidatingAdmissionPolicies "denied request".
@@ -128,11 +129,9 @@ def _forbidden(call: Call, said: str, message: str, answer: Mapping[str, Any]) -
 
 
 def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
-    value = headers.get("Retry-After") or details.get("retryAfterSeconds")
-    try:
-        return None if value is None else float(value)
-    except ValueError:  # A date, which no API server sends.
-        return None
+    value = str(headers.get("Retry-After") or details.get("retryAfterSeconds") or "")
+    # No API server sends a date, or asks for minutes; what stands before it may.
+    return min(float(value), _LONGEST_PAUSE) if value.isdecimal() else None
 
 
 def readable(message: str, *, secret: bool) -> str:

@@ -122,6 +122,9 @@ def test_unauthorized_says_that_the_token_is_expired_or_wrong():
         ({}, {"retryAfterSeconds": 3}, 3.0),
         ({}, {}, None),
         ({"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}, {}, None),
+        ({"Retry-After": "nan"}, {}, None),
+        # A load balancer in maintenance asks for it; then all work would stop for as long.
+        ({"Retry-After": "3600"}, {}, 60.0),
     ],
 )
 def test_the_time_to_wait_is_read_from_the_header_or_the_details(headers, details, seconds):
