@@ -275,7 +275,6 @@ class Rollout(WarnsOnce):
             for program in compiled.on_existing:
                 name = sweep_name(compiled.uid, edition, program.rule)
                 await self._sweep(name, compiled, program, Source.POLICY_CHANGE)
-        wanted["mutateExisting"]["heldBack"] = self._held_back(stored)
         mark = _run_mark(policy)
         if mark and mark != _acted_on(policy):
             wanted["mutateExisting"]["manualRun"] = await self._run_now(
@@ -322,6 +321,9 @@ class Rollout(WarnsOnce):
             return
         status = stored.head.get("status") or {}
         generation = stored.head["metadata"].get("generation", 0)
+        existing, held = wanted.get("mutateExisting", {}), self._held_back(stored)
+        if held != (status.get("mutateExisting") or {}).get("heldBack"):
+            wanted = {**wanted, "mutateExisting": {**existing, "heldBack": held}}
         condition = {**wanted["conditions"][0], "observedGeneration": generation}
         if not _differs(status, {**wanted, "conditions": [condition]}):
             return

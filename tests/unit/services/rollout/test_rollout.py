@@ -9,6 +9,7 @@ from reconciler.api.kinds import policy_named
 from reconciler.api.meta import ANNOTATION_RUN, Object
 from reconciler.api.updaterequest import RequestSpec, Source
 from reconciler.errors import AlreadyExists, Conflict, Denied, Forbidden, NotInstalled, Unavailable
+from reconciler.requests.limits import PAUSED
 from reconciler.requests.naming import run_name, sweep_name
 from reconciler.services.rollout.rollout import Rollout
 from reconciler.services.rollout.webhook_config import (
@@ -473,6 +474,18 @@ class TestConfiguration:
         assert log == ["status p"]
         condition = ready(await world.read(policy))
         assert (condition["status"], condition["reason"]) == ("False", "NoCertificateAuthority")
+
+    async def test_a_policy_that_is_not_ready_says_whether_it_is_held_back(
+        self, world, make, rollout, store, seen
+    ):
+        policy = await store(make.policy(kinds=("Widget",)))
+        for paused in ("true", "false"):
+            world.index.apply(await world.edit(policy, annotations={PAUSED: paused}))
+            await rollout.reconcile()
+            stored = await seen(policy)
+            assert ready(stored)["reason"] == "KindNotServed"
+            said = stored["status"].get("mutateExisting", {}).get("heldBack")
+            assert bool(said) is (paused == "true")
 
     async def test_a_kind_that_is_not_served_does_not_hold_up_the_policy(
         self, world, make, rollout, store
