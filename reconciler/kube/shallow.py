@@ -48,11 +48,9 @@ class _ShallowContent:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Yield whole lines, all that arrived with a chunk at once."""
+        """Yield whole lines, all that arrived with a chunk at once, and no part of a last one."""
         rest = b""
         async for chunk in self._content.iter_chunked(size):
             *lines, rest = (rest + chunk).split(b"\n")
             if lines:
                 yield b"".join(cut_deep(line) + b"\n" for line in lines)
-        if rest:
-            yield cut_deep(rest)
