@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import re
+import shlex
+import subprocess
 import urllib.error
 import urllib.request
 import uuid
@@ -21,6 +24,8 @@ from reconciler.api.updaterequest import State, render_time
 from reconciler.cli.manifests import find_manifests
 from reconciler.clock import SystemClock
 from reconciler.errors import ClusterError
+from tests.architecture.conftest import ROOT
+from tests.documents import command_blocks
 from tests.faults.rig import SHORT_LEASE, Rig, config_map, open_rig, rule, target
 from tests.usedrights import audited
 
@@ -221,6 +226,56 @@ def test_objects_of_an_older_kyverno_stay_readable(upgraded: ControlPlane) -> No
     for what in ("cpol/kept", "policyexception/kept", "ur/ur-older", "ur/ur-newer"):
         place = NAMESPACE if what.startswith("ur/") else "default"
         upgraded.kubectl("annotate", what, "-n", place, "looked=at")
+
+
+def left_deployment(part: str) -> Object:
+    """Return a Deployment as a Kyverno leaves it."""
+    labels = {
+        "app.kubernetes.io/component": part,
+        "app.kubernetes.io/instance": "kyverno",
+        "app.kubernetes.io/part-of": "kyverno",
+    }
+    containers = [{"name": "kyverno", "image": "registry.invalid/kyverno"}]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"kyverno-{part}", "namespace": NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+    }
+
+
+def test_the_steps_of_the_page_end_kyvernos_containers_and_keep_the_settings(
+    upgraded: ControlPlane, binaries: Binaries, tmp_path: Path
+) -> None:
+    names = ("admission-controller", "background-controller")
+    settings = config_map(NAMESPACE, "kyverno", resourceFilters="[Widget,*,*]")
+    apply(upgraded, settings, *map(left_deployment, names))
+    (tmp_path / "manifests").symlink_to(find_manifests() / "manifests")
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\nexec {shlex.join(binaries.command("kubectl"))} "$@"\n')
+    kubectl.chmod(0o755)
+    page = ROOT / "docs/how-to/move-from-kyverno.md"
+    copy = re.search(r"`(kubectl get [^`]+ > settings.yaml)`", page.read_text())
+    assert copy is not None
+    stop, start = (block.text for block in command_blocks(page))
+    done = subprocess.run(
+        ["bash", "-c", f"{stop}\n{copy[1]}\n{start}"],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "KUBECONFIG": str(upgraded.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in names:
+        spec = read(upgraded, "deployment", f"kyverno-{name}", "-n", NAMESPACE)["spec"]
+        (container,) = spec["template"]["spec"]["containers"]
+        assert container["name"] != "kyverno"
+    stored = read(upgraded, "configmap", "kyverno", "-n", NAMESPACE)
+    assert stored["data"]["resourceFilters"] == "[Widget,*,*]"
 
 
 @pytest.fixture(scope="module")
