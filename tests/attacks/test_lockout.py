@@ -76,13 +76,19 @@ def guarded(binaries: Binaries | Path) -> Iterator[tuple[ControlPlane, Programs]
 
 
 @pytest.fixture
-def locked(guarded: tuple[ControlPlane, Programs]) -> tuple[ControlPlane, Programs]:
-    """The cluster while a webhook covers all kinds and the admission server is down."""
+def locked(
+    guarded: tuple[ControlPlane, Programs], request: pytest.FixtureRequest
+) -> tuple[ControlPlane, Programs]:
+    """The cluster while a webhook covers all kinds and the admission server is down.
+
+    The parameter is what the policy says in addition.
+    """
     plane, programs = guarded
     for name in (ADMISSION, CONTROLLER):
         if programs.supervision.exit_code(name) is not None:
             programs.restart(name)
     policy = everything(**{"kube-retrofit.dev/all-kinds": "fail"})
+    policy["spec"] |= getattr(request, "param", {})
     wait_until(lambda: not refusal(plane, policy), within=60, what="the policy is stored")
     plane.kubectl("wait", "--for=condition=Ready", "--timeout=60s", f"cpol/{NAME}")
     programs.kill(ADMISSION)
@@ -118,6 +124,20 @@ def test_deleting_the_policy_unlocks_the_cluster(locked: tuple[ControlPlane, Pro
     plane, _ = locked
     plane.kubectl(*commands("delete", "clusterpolicy"))
     free(plane, "after-the-deletion")
+
+
+@pytest.mark.parametrize(
+    "locked",
+    [{"failurePolicy": None, "webhookConfiguration": {"failurePolicy": "Fail"}}],
+    indirect=True,
+)
+def test_a_failure_policy_in_the_webhook_configuration_can_be_set_to_ignore(
+    locked: tuple[ControlPlane, Programs],
+) -> None:
+    plane, _ = locked
+    plane.kubectl(*commands("patch"))
+    free(plane, "after-the-patch-of-the-newer-field")
+    plane.kubectl(*commands("delete", "clusterpolicy"))
 
 
 def test_essential_writes_succeed_and_the_commands_of_the_page_unlock_the_cluster(

@@ -110,11 +110,23 @@ _ANNOTATIONS: Final = (
     " && key in {1}.metadata.annotations"
     " && {0}.metadata.annotations[key] == {1}.metadata.annotations[key]))"
 )
-_TO_IGNORE: Final = (
-    'has(object.spec.failurePolicy) && object.spec.failurePolicy == "Ignore"'
-    ' && object.spec.all(key, key == "failurePolicy"'
-    " || (key in oldObject.spec && object.spec[key] == oldObject.spec[key]))"
-    ' && oldObject.spec.all(key, key == "failurePolicy" || key in object.spec)'
+_WEBHOOK: Final = "(has({0}.spec.webhookConfiguration) ? {0}.spec.webhookConfiguration : {{}})"
+_NEW: Final = _WEBHOOK.format("object")
+_OLD: Final = _WEBHOOK.format("oldObject")
+_SAME_BUT: Final = (
+    "{0}.all(key, key in {2} || (key in {1} && {0}[key] == {1}[key]))"
+    " && {1}.all(key, key in {2} || key in {0})"
+)
+_TO_IGNORE: Final = " && ".join(
+    (
+        # One of the two fields: a policy with both is invalid.
+        "(has(object.spec.failurePolicy) ? [object.spec.failurePolicy] : [])"
+        f' + ("failurePolicy" in {_NEW} ? [{_NEW}.failurePolicy] : []) == ["Ignore"]',
+        _SAME_BUT.format(
+            "object.spec", "oldObject.spec", '["failurePolicy", "webhookConfiguration"]'
+        ),
+        _SAME_BUT.format(_NEW, _OLD, '["failurePolicy"]'),
+    )
 )
 
 
@@ -122,7 +134,8 @@ def harmless_edits() -> list[Object]:
     """Return the condition that excludes harmless edits from the webhook for policies.
 
     Harmless are: changes of labels, finalizers, owners and annotations without the project's
-    prefix; a spec that only changes to ``failurePolicy: Ignore``; any edit during deletion.
+    prefix; a spec that only changes to ``failurePolicy: Ignore``, its own or that of its
+    webhook configuration; any edit during deletion.
     """
     ours = _ANNOTATIONS.format("object", "oldObject")
     theirs = _ANNOTATIONS.format("oldObject", "object")
