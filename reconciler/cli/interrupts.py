@@ -1,4 +1,4 @@
-"""Ctrl-C while modules are imported; this module itself imports nothing that takes time."""
+"""Ctrl-C while modules are imported and at the end; this module imports nothing that is slow."""
 
 import os
 import signal
@@ -14,6 +14,11 @@ def raise_again() -> None:
     """Let Ctrl-C raise KeyboardInterrupt again, so that cleanup code runs."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ignore() -> None:
+    """Let Ctrl-C no longer interrupt what removes temporary files at the end of the program."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end(_number: int, _frame: object) -> None:

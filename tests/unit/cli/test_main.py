@@ -88,3 +88,16 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(imported: st
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_second_ctrl_c_does_not_stop_what_removes_temporary_files() -> None:
+    """The Kubernetes client removes those with credentials in a callback at the exit."""
+    script = (
+        "import atexit, os, signal; from reconciler.cli.entry import main;"
+        " atexit.register(lambda: (os.kill(os.getpid(), signal.SIGINT), print('removed')));"
+        " main()"
+    )
+    words = [sys.executable, "-c", script, "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("\nremoved\n")
+    assert (done.returncode, done.stderr) == (0, "")
