@@ -197,12 +197,12 @@ def _in_place(listed: Iterable[tuple[Document, Object]], scopes: Scopes) -> list
 
 
 def read_exceptions(
-    names: Iterable[str], *, base: Path | None = None
+    names: Sequence[str], *, base: Path | None = None
 ) -> tuple[PolicyException, ...]:
     """Return the PolicyExceptions of files; other objects are ignored.
 
     Raises:
-        InvalidSetting: An exception is malformed.
+        InvalidSetting: An exception is malformed, or the files contain none.
     """
     found: list[PolicyException] = []
     for document, obj in objects(read_all(names, base=base)):
@@ -212,6 +212,8 @@ def read_exceptions(
             found.append(compile_exception(obj))
         except InvalidPolicy as error:
             raise InvalidSetting(f"{document.place}: {error}") from error
+    if names and not found:
+        raise InvalidSetting(f"{' '.join(names)}: no PolicyException found")
     return tuple(found)
 
 

@@ -355,7 +355,7 @@ current-context: c
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("", ""), "https://127.0.0.1:1 does not answer (connection refused): that is the"),
+        (("", ""), "https://127.0.0.1:1 does not answer (connection refused); this is the"),
         (("https://127.0.0.1:1", "nowhere"), "nowhere, is invalid: write https://HOST:PORT"),
         (('server: "https://127.0.0.1:1"', ""), "kubeconfig kc.yaml: its cluster has no server: "),
         (("127.0.0.1:1", "127.0.0.1:99999"), "127.0.0.1:99999, is invalid: write https://HOST:PORT"),
@@ -417,6 +417,16 @@ def test_a_missing_kubeconfig_is_reported_in_one_line() -> None:
             f"objects/**.yaml: {WILD}",
         ),
         (OBJECT, ["explain", "FILE"], "FILE: no policy found"),
+        (
+            OBJECT,
+            ["apply", "policy.yaml", "-r", "cm.yaml", "--exception", "FILE"],
+            "FILE: no PolicyException found",
+        ),
+        (
+            OBJECT,
+            ["explain", "policy.yaml", "--trigger", "cm.yaml", "--exception", "FILE"],
+            "FILE: no PolicyException found",
+        ),
         ("", ["explain", "n" * 300], f"{'n' * 300}: cannot be read: File name too long"),
         ("", ["preview", f"{'n' * 300}.yaml"], "File name too long"),
         (
