@@ -14,6 +14,10 @@ For every new shell:
   retrofit completion bash > ~/.local/share/bash-completion/completions/retrofit
   echo 'eval "$(retrofit completion zsh)"' >> ~/.zshrc
   retrofit completion fish > ~/.config/fish/completions/retrofit.fish
+
+\b
+If zsh does not find the command compdef, it needs this first:
+  autoload -Uz compinit && compinit
 """
 
 

@@ -193,7 +193,8 @@ def cue_at(path: str) -> Cue:
         return NoCue()
     file = Path(path)
     if not file.is_absolute() or not os.access(file, os.X_OK) or file.is_dir():
-        raise InvalidSetting(f"--cue={path}: expected the absolute path of the cue command")
+        msg = f"--cue={path}: expected the absolute path of the cue command, an executable file"
+        raise InvalidSetting(msg)
     return CueCommand(file=file)
 
 

@@ -473,6 +473,7 @@ def test_a_cluster_without_crds_or_without_an_answer_is_an_error(
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert "does not accept the credentials" in done.stderr
+    assert "renew it; this is the current context: name another" in done.stderr
     own_control_plane.kill_apiserver()
     done = desk.run("preview", policy)
     assert done.exit_code == 2

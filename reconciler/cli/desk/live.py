@@ -179,5 +179,5 @@ async def _reach(client: "Client", address: Address) -> None:
     except ClusterError as error:
         where = f"context {address.context}" if address.context else "the current context"
         said = str(error).removeprefix("get /version: ")
-        msg = f"{said}: that is {where}, name another with --context or --kubeconfig"
+        msg = f"{said}; this is {where}: name another with --context or --kubeconfig"
         raise InvalidSetting(msg) from error

@@ -440,8 +440,8 @@ def test_an_unreachable_cluster_is_reported_in_one_line(
     assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "Error: the API server at http://127.0.0.1:1 does not answer (connection refused):"
-        " that is the current context, name another with --context or --kubeconfig\n"
+        "Error: the API server at http://127.0.0.1:1 does not answer (connection refused);"
+        " this is the current context: name another with --context or --kubeconfig\n"
     )
 
 

@@ -272,4 +272,4 @@ def test_a_missing_or_invalid_cue_command_is_reported_with_the_flag(
     assert "where --cue names the cue command" in " ".join(done.stderr.split())
     done = desk.run("apply", "policies.yaml", "-r", "object.yaml", "--cue", "no-such-command")
     assert done.exit_code == 2
-    assert "expected the absolute path of the cue command" in done.stderr
+    assert "expected the absolute path of the cue command, an executable file" in done.stderr
