@@ -237,6 +237,38 @@ async def test_a_guarded_namespace_is_deleted_only_after_confirmation(policies: 
     await rig.delete("Namespace", guarded, "")
 
 
+async def test_connections_and_deletions_of_a_collection_are_refused(policies: Rig) -> None:
+    rig, place = policies, policies.namespace
+
+    def refusing(name: str, operation: str, kind: str, path: str) -> Object:
+        data = {"from": "current", "path": path}
+        condition = {"affectMode": "reject", "cond": "Exist", "message": name, "dataRef": data}
+        rule = {
+            "targetOperations": [operation],
+            "template": {"type": "condition", "condition": condition},
+        }
+        selectors = [{"apiVersion": "v1", "kind": kind, "namespace": place}]
+        spec = {"resourceSelectors": selectors, "validateRules": [rule]}
+        return policy(rig, "ClusterValidatePolicy", name, spec, {OBJECTS: "all"})
+
+    await rig.create_all([pod(place, "web"), config_map(place, "kept", a="b")])
+    await ready(
+        rig,
+        refusing("no-exec", "CONNECT", "PodExecOptions", "/command"),
+        refusing("kept", "DELETE", "ConfigMap", "/data/a"),
+        refusing("all", "*", "Secret", "/data/a"),
+    )
+    with pytest.raises(ClusterError, match=f"{place}-no-exec: no-exec"):
+        await kubectl(rig, "exec", "-n", place, "web", "--", "true")
+    with pytest.raises(ClusterError, match=f"{place}-kept: kept"):
+        await kubectl(rig, "delete", "--raw", f"/api/v1/namespaces/{place}/configmaps")
+    assert await rig.data("kept") == {"a": "b"}
+    with pytest.raises(ClusterError, match=f"{place}-all: all"):
+        await kubectl(
+            rig, "create", "secret", "generic", "s", "-n", place, "--from-literal", "a=b"
+        )
+
+
 async def test_unlabelled_objects_are_changed_only_by_annotated_policies(policies: Rig) -> None:
     rig = policies
     known = overriding(rig, "known", label("known", "yes"), select=CONFIG_MAPS)

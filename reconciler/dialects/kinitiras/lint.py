@@ -11,6 +11,8 @@ from typing import Any, Final
 from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.finding import Finding, Level, note, warning
 from reconciler.dialects.kinitiras.cue import has_template
+from reconciler.dialects.kinitiras.labelled import ANNOTATION
+from reconciler.dialects.kinitiras.selectors import CONNECTED
 from reconciler.engine.program import CompiledPolicy
 
 _REFERENCES: Final = (
@@ -20,7 +22,8 @@ _REFERENCES: Final = (
 )
 _AUTHORIZATION: Final = "authorization"
 _LISTS: Final = frozenset({"In", "NotIn"})
-_IGNORED: Final = frozenset({"*", "CONNECT"})
+_EVERY: Final = "*"
+_CONNECT: Final = "CONNECT"
 _CALL: Final = re.compile(r"^\s*processing\s*:", re.MULTILINE)
 
 
@@ -46,6 +49,7 @@ def find_surprises(policy: Object, compiled: CompiledPolicy) -> Iterator[Finding
         for where, reference in _references(place, rule):
             yield from _credentials(where, reference)
             yield from _nameless(where, reference)
+        yield from _operations(place, rule, policy, compiled)
         yield from _rule_differences(place, rule)
     yield from _outside(policy_ref(policy).namespace, spec)
 
@@ -75,14 +79,35 @@ def _nameless(place: str, reference: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
+def _operations(
+    place: str, rule: Mapping[str, Any], policy: Object, compiled: CompiledPolicy
+) -> Iterator[Finding]:
+    named, where = rule.get("targetOperations") or (), f"{place}.targetOperations"
+    if _CONNECT in named and (why := _why_never_connects(rule, policy, compiled)):
+        reason, cure = why
+        yield warning("never-connects", where, f"CONNECT has no effect: {reason}", cure)
+    elif ignored := {_EVERY, _CONNECT}.intersection(named):
+        text = f"kinitiras ignores {ignored.pop()}, so the rule does not apply there; here it does"
+        yield _different(where, text, level=Level.WARNING)
+
+
+def _why_never_connects(
+    rule: Mapping[str, Any], policy: Object, compiled: CompiledPolicy
+) -> tuple[str, str] | None:
+    """Return why no CONNECT request reaches a rule, and the cure, or None if some may."""
+    if rule.get("overriders"):
+        return "such a request contains no object to change", "remove it"
+    selectors = policy["spec"].get("resourceSelectors") or ()
+    if selectors and not any(item.get("kind") in CONNECTED for item in selectors):
+        reason = "such a request contains options, and no selector names their kind"
+        return reason, f"select the options, such as {next(iter(CONNECTED))}"
+    if compiled.object_labels:
+        reason = "such a request contains options, which have no labels"
+        return reason, f"add the annotation {ANNOTATION}: all"
+    return None
+
+
 def _rule_differences(place: str, rule: Mapping[str, Any]) -> Iterator[Finding]:
-    if ignored := _IGNORED.intersection(rule.get("targetOperations") or ()):
-        names = " and ".join(sorted(ignored))
-        yield _different(
-            f"{place}.targetOperations",
-            f"kinitiras ignores {names}, so the rule does not apply there; here it does",
-            level=Level.WARNING,
-        )
     overriders = rule.get("overriders") or {}
     if overriders.get("origin") and overriders.get("plaintext"):
         yield _different(

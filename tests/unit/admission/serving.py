@@ -33,7 +33,7 @@ from reconciler.services.admitting.admit import Admit
 from reconciler.services.admitting.mutation_events import MutationEvents
 from reconciler.services.catalog.exceptions import ExceptionSettings
 from reconciler.services.catalog.policy_store import PolicyStore
-from reconciler.services.catalog.settings import ClusterSettings, SettingsHolder
+from reconciler.services.catalog.settings import ClusterSettings, Filters, SettingsHolder
 from reconciler.services.ports.objects import Loader
 from reconciler.services.ports.reporting import Event
 from reconciler.services.processing.memory_budget import Readings
@@ -139,6 +139,7 @@ class World:
         caught_up: Callable[[], Awaitable[None]] = at_once,
         standing_by: Callable[[], str] = str,
         tells_success: bool = False,
+        filters: Filters | None = None,
         **callbacks: Any,
     ) -> None:
         self.cluster = cluster()
@@ -148,7 +149,7 @@ class World:
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = clock or SystemClock()
         self.estimate = BacklogEstimate(thresholds=lambda: thresholds)
-        filters = parse_filters()
+        filters = filters or parse_filters()
         lookup = RuleLookup(
             index=index,
             facts=Facts(

@@ -8,6 +8,7 @@ import pytest
 from reconciler.api.meta import Object
 from reconciler.engine.loads import Load
 from reconciler.errors import Unavailable
+from tests.filters import parse_filters
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import World
 from tests.unit.admission.test_mutate import ask, changed
@@ -70,6 +71,16 @@ async def test_execution_tiers_order_all_rules_of_a_language(make: type[Make]) -
             assert "patch" not in await ask(world, path, make.review(obj=pod))
     assert after["metadata"]["labels"] == {"app": "web", "first": "one", "second": "one!"}
     assert [item["name"] for item in after["spec"]["containers"]] == ["web", "log", "side"]
+
+
+async def test_the_filters_of_the_config_map_do_not_apply_to_modrules(make: type[Make]) -> None:
+    filters = parse_filters(resources="[Pod,*,*]", exclude_groups="devs")
+    rules = add("a", "/metadata/labels/x", "well"), rejecting("no-root", NO_ROOT)
+    index = make.index(*rules, make.mutating(resources={"kinds": ["Pod"]}))
+    async with World(index, namespaces={"shop": {}}, filters=filters) as world:
+        assert "patch" in await ask(world, CHANGE, make.review(obj=make_pod()))
+        assert "patch" not in await ask(world, "/mutate/fail", make.review(obj=make_pod()))
+        assert not (await ask(world, VALIDATE, make.review(obj=root())))["allowed"]
 
 
 class Namespaces:
@@ -144,17 +155,53 @@ async def test_a_refusal_names_every_rejecting_rule_and_nothing_is_recorded(worl
     assert world.count("rejections_total", policy="shop/no-root", rule="reject") == 2
 
 
+async def test_nothing_is_refused_or_recorded_beside_a_live_kyverno(make: type[Make]) -> None:
+    rules = rejecting("no-root", NO_ROOT), make.policy(resources={"kinds": ["Pod"]})
+    index, standing_by = make.index(*rules), lambda: "kyverno is alive"
+    async with World(index, namespaces={"shop": {}}, standing_by=standing_by) as world:
+        response = await ask(world, "/validate/fail", make.review(obj=root()))
+        assert response == {"uid": response["uid"], "allowed": True}
+        assert await stored(world) == 0
+
+
 async def test_an_object_that_no_rule_rejects_is_recorded(world, make) -> None:
     pod = make_pod(spec={"containers": [{"name": "web", "image": "web"}]})
     assert (await ask(world, "/validate/fail", make.review(obj=pod)))["allowed"] is True
     assert await stored(world) == 1
 
 
-@pytest.mark.parametrize("namespace", ["other", "kube-system", "kyverno"])
-async def test_objects_in_other_namespaces_are_not_refused(world, make, namespace: str) -> None:
+async def test_objects_in_other_namespaces_are_not_refused(world, make) -> None:
     pod = root()
-    pod["metadata"] = {**pod["metadata"], "namespace": namespace}
+    pod["metadata"] = {**pod["metadata"], "namespace": "other"}
     assert (await ask(world, VALIDATE, make.review(obj=pod)))["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    ("obj", "allowed"),
+    [
+        ({"namespace": "shop"}, False),
+        ({"namespace": "kube-system"}, True),
+        ({"namespace": "kyverno"}, True),
+        ({"kind": "Namespace", "name": "shop", "namespace": ""}, False),
+        ({"kind": "Namespace", "name": "kyverno", "namespace": ""}, True),
+        ({"kind": "ClusterPolicy", "api_version": "kyverno.io/v1", "namespace": ""}, True),
+    ],
+)
+async def test_a_rule_for_the_whole_cluster_refuses_nothing_in_system_namespaces(
+    make: type[Make], obj: dict[str, str], *, allowed: bool
+) -> None:
+    everywhere = {"apiVersion": "policy.kcloudlabs.io/v1alpha1", "kind": "ClusterValidatePolicy"}
+    reference = {"from": "current", "path": "/kind"}
+    condition = {"cond": "Exist", "message": "no", "dataRef": reference}
+    rule = {"template": {"type": "condition", "condition": condition}}
+    meta = {"name": "none", "annotations": {"kube-retrofit.dev/objects": "all"}}
+    policy = {**everywhere, "metadata": meta, "spec": {"validateRules": [rule]}}
+    async with World(make.index(policy)) as world:
+        for review in (
+            make.review(obj=make.thing(**obj)),
+            make.review("DELETE", old=make.thing(**obj)),
+        ):
+            assert (await ask(world, "/validate/fail", review))["allowed"] is allowed
 
 
 async def test_a_dry_run_is_refused_and_not_counted(world, make) -> None:
@@ -192,12 +239,14 @@ async def test_the_failure_policy_of_an_unreadable_rule_applies_to_that_rule_onl
         assert refused["status"]["message"].endswith("ModRule(s): shop/no-root")
 
 
+@pytest.mark.parametrize(("path", "written"), [(VALIDATE, {}), ("/validate/all", FAIL)])
 async def test_under_ignore_a_warning_names_the_rule_that_was_not_checked(
-    make: type[Make],
+    make: type[Make], path: str, written: dict[str, str]
 ) -> None:
-    asks = rejecting("asks", '$.syntheticRefs.namespace.metadata.labels.team == "a"')
+    select = '$.syntheticRefs.namespace.metadata.labels.team == "a"'
+    asks = rejecting("asks", select, annotations=written)
     async with World(make.index(asks), namespaces={"shop": {}}, loader=Silent()) as world:
-        response = await ask(world, VALIDATE, make.review(obj=make_pod()))
+        response = await ask(world, path, make.review(obj=make_pod()))
     assert response["allowed"] is True
     (warning,) = response["warnings"]
     assert warning.startswith("kube-retrofit: not checked, because policy shop/asks rule reject")

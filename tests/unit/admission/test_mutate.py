@@ -18,6 +18,7 @@ from reconciler.errors import Unavailable
 from reconciler.requests.draft import MOST_LEVELS
 from reconciler.services.catalog.rule_index import RuleIndex
 from tests.calls import counted
+from tests.filters import parse_filters
 from tests.unit.admission.conftest import Make
 from tests.unit.admission.serving import Broken, World
 
@@ -307,6 +308,24 @@ class TestNamespaceLabels:
         async with World(make.index(make.mutating()), namespaces={}) as world:
             response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
         assert patch_of(response)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"resources": "[ConfigMap,a,d*]"},
+        {"exclude_groups": "devs"},
+        {"exclude_usernames": "jan?"},
+    ],
+)
+async def test_filtered_objects_and_excluded_users_change_nothing(make, filters):
+    rule = make.mutating()
+    async with World(make.index(rule), filters=parse_filters(**filters)) as world:
+        response = await ask(world, "/mutate/fail", make.review(obj=make.thing()))
+        assert response == {"uid": response["uid"], "allowed": True}
+        jack = {"userInfo": {"username": "jack", "groups": []}}
+        other = make.review(obj=make.thing(name="other"), **jack)
+        assert "patch" in await ask(world, "/mutate/fail", other)
 
 
 class Never:

@@ -46,11 +46,6 @@ def refers(**k8s: str) -> Any:
             Level.WARNING,
             f"{RULES}.targetOperations",
         ),
-        (
-            {"targetOperations": ["CREATE", "CONNECT"], "overriders": LABELS},
-            Level.WARNING,
-            f"{RULES}.targetOperations",
-        ),
         ({"overriders": {**LABELS, **PATCH}}, Level.WARNING, f"{RULES}.overriders.plaintext"),
         (
             {"overriders": {**TEMPLATE, "renderedCue": "patches: []"}},
@@ -88,6 +83,55 @@ def test_lint_reports_fields_that_the_original_handles_differently(
 )
 def test_lint_reports_nothing_where_the_original_behaves_the_same(rule: Any) -> None:
     assert found(rule) == []
+
+
+REFUSING = {
+    "template": {
+        "type": "condition",
+        "condition": {
+            "cond": "Exist",
+            "message": "no",
+            "dataRef": {"from": "current", "path": "/command"},
+        },
+    }
+}
+ALL = {"kube-retrofit.dev/objects": "all"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "kinds", "annotations", "text"),
+    [
+        (REFUSING, ["Pod"], ALL, "options, and no selector names their kind"),
+        (REFUSING, ["PodExecOptions"], {}, "options, which have no labels"),
+        (REFUSING, [], {}, "options, which have no labels"),
+        (
+            {"overriders": LABELS},
+            ["Pod"],
+            ALL,
+            "such a request contains no object",
+        ),
+        (REFUSING, ["Pod", "PodExecOptions"], ALL, "kinitiras ignores CONNECT"),
+        (REFUSING, [], ALL, "kinitiras ignores CONNECT"),
+    ],
+)
+def test_lint_reports_what_becomes_of_connect(
+    rule: Any, kinds: list[str], annotations: dict[str, str], text: str
+) -> None:
+    field = "overrideRules" if "overriders" in rule else "validateRules"
+    policy = {
+        "apiVersion": "policy.kcloudlabs.io/v1alpha1",
+        "kind": "ClusterOverridePolicy" if "overriders" in rule else "ClusterValidatePolicy",
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": kind} for kind in kinds],
+            field: [{"targetOperations": ["CREATE", "CONNECT"], **rule}],
+        },
+    }
+    findings = lint_policy(policy, scope=lambda _group, _kind: True)
+    where = f"spec.{field}[0].targetOperations"
+    (finding,) = (item for item in findings if item.location == where)
+    assert finding.level is Level.WARNING
+    assert text in finding.text
 
 
 def test_lint_reports_selectors_outside_the_namespace_of_the_policy() -> None:
