@@ -15,12 +15,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from reconciler.api.meta import Object
 from reconciler.dialects.kyverno.preconditions import compile_conditions
 from reconciler.engine.allowance import Allowance
 from reconciler.engine.context import Context
 from reconciler.engine.environment import environment_entry
+from reconciler.engine.patch import SHIPPED
 from reconciler.languages.jmespath import compile_expression
 from reconciler.languages.jmespath.functions.registry import REGISTRY
+from tests.unit.admission.conftest import make_index, make_mutating
 
 MOST = 8.0
 """The limit of a step's time, in everyday steps; on a busy machine the ratio varies by half."""
@@ -219,6 +222,36 @@ def test_no_comparison_takes_much_more_time_than_its_steps_stand_for(
     conditions = compile_conditions(raw, location="here")
     known = Context(DATA)
     assert in_everyday_steps(lambda steps: conditions.evaluate(known.within(steps))) < MOST
+
+
+WIDE = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "wide"},
+    "data": {
+        "map": {f"k{number}": "v" for number in range(2_000)},
+        "list": [{"name": f"n{number}", "v": 1} for number in range(500)],
+    },
+}
+FOREACHES = (
+    {"patchStrategicMerge": {"data": {"x": "{{ element }}"}}},
+    {"patchStrategicMerge": {"data": {"map": {"k{{ element }}": "{{ element }}"}}}},
+    {"patchStrategicMerge": {"data": {"list": [{"(name)": "*x", "v": 2}]}}},
+    {"patchesJson6902": '[{"op": "add", "path": "/data/map/x{{ element }}", "value": "x"}]'},
+    {"foreach": [{"list": "`[1, 2, 3]`", "patchStrategicMerge": {"data": {"x": "y"}}}]},
+)
+
+
+@pytest.mark.parametrize("edit", FOREACHES)
+def test_no_foreach_takes_much_more_time_than_its_steps_stand_for(edit: Object) -> None:
+    foreach = {"list": f"`{list(range(20))}`", **edit}
+    (program,) = make_index(make_mutating(mutate={"foreach": [foreach]})).policies()[0].programs
+    context = Context({"request": {"object": WIDE}})
+
+    def work(steps: Allowance) -> None:
+        program.mutation.apply(None, context.within(steps), WIDE, SHIPPED)
+
+    assert in_everyday_steps(work) < MOST
 
 
 def test_every_function_is_measured() -> None:

@@ -27,10 +27,10 @@ from reconciler.engine.patch import (
 from reconciler.engine.patch.paths import MAX_DEPTH
 from reconciler.errors import EvaluationError
 from reconciler.languages.jmespath import Expression
-from reconciler.languages.jmespath.values import deeper_than, walk
+from reconciler.languages.jmespath.values import deeper_than
 
-_VALUE = 64
-"""Steps of copying and comparing a value of an object, beside one for each character."""
+_ELEMENT = 1_000
+"""Steps of an element of a foreach, beside those of its expressions and of its patch."""
 _READ = 16
 """Steps of reading a character of the text of a JSON patch."""
 _WORD = re.compile(r"[-+.~\w]*")
@@ -242,10 +242,8 @@ def _apply_each(
     edit: ForeachEdit, context: Context, obj: dict[str, Any], keys: KeyTable
 ) -> dict[str, Any] | Unmet:
     after = obj
-    size = sum(_VALUE + (len(one) if isinstance(one, str) else 0) for one in walk(obj))
     for index, bound in bound_elements(edit, context):
-        # Each element may copy the object, and compares it with its former state.
-        context.allowance.spend(size)
+        context.allowance.spend(_ELEMENT)
         if not _holds(edit, bound, index):
             continue
         try:

@@ -40,7 +40,7 @@ from reconciler.services.processing.loading import Loads, StepLimits
 from reconciler.services.processing.memory_budget import Readings
 from reconciler.values import value_class
 
-LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000)
+LIMITS: Final = StepLimits(evaluation=200_000, trigger=4_000_000, shared=True)
 """About 2 ms for a rule and 50 ms for a whole request, because the client waits for them."""
 
 

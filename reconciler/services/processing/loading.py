@@ -43,10 +43,12 @@ class StepLimits:
     Attributes:
         evaluation: The limit of one evaluation of a rule at one object.
         trigger: The limit of all evaluations for one trigger.
+        shared: All rules for the trigger share that limit; otherwise it is one rule's.
     """
 
     evaluation: int = EVALUATION_STEPS
     trigger: int = ATTEMPT_STEPS
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +212,12 @@ class Loads:
         )
 
     def _too_costly(self) -> EvaluationError:
+        if self.left <= 0 and self.limits.shared:
+            msg = (
+                f"evaluating all rules takes more than {self.limits.trigger} steps for one"
+                " request; narrow down what they match, or the data that they process"
+            )
+            return EvaluationError(msg).bare(msg)
         if self.left <= 0:
             limit, where = self.limits.trigger, "for one trigger"
             cure = "its targets, or the data that its expressions process"

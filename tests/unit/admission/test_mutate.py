@@ -508,6 +508,32 @@ class TestCost:
         assert changed(obj, response)["metadata"]["labels"] == LABEL
         assert "takes more than 200000 steps for one object" in response["warnings"][0]
 
+    async def test_a_foreach_over_the_containers_of_a_large_pod_is_applied(self, make):
+        env = [{"name": f"VARIABLE_{number}", "value": "some text " * 3} for number in range(40)]
+        containers = [{"name": f"c{n}", "image": f"a:{n}", "env": env} for n in range(20)]
+        image = [{"name": "{{ element.name }}", "image": "mirror/{{ element.image }}"}]
+        foreach = {
+            "list": "request.object.spec.containers",
+            "patchStrategicMerge": {"spec": {"containers": image}},
+        }
+        policy = make.mutating(resources={"kinds": ["Pod"]}, mutate={"foreach": [foreach]})
+        pod = make.thing("Pod", spec={"containers": containers})
+        async with World(make.index(policy), largest=1 << 20) as world:
+            response = await ask(world, "/mutate/fail", make.review(obj=pod))
+        after = changed(pod, response)["spec"]["containers"]
+        assert [item["image"] for item in after] == [f"mirror/a:{n}" for n in range(20)]
+
+    async def test_all_rules_together_have_a_limit_of_steps(self, make):
+        lax = {"failurePolicy": "Ignore"}
+        policies = [make.mutating(f"p{number:02}", spec=lax, **COSTLY) for number in range(60)]
+        obj = make.thing(data={"list": list(range(100))})
+        async with World(make.index(*policies), budget=10.0) as world:
+            response = await ask(world, "/mutate/ignore", make.review(obj=obj))
+        assert patch_of(response)
+        assert 0 < len(response["warnings"]) < 60
+        reason = "evaluating all rules takes more than 4000000 steps for one request; narrow down"
+        assert all(reason in warning for warning in response["warnings"])
+
     async def test_an_object_that_is_nested_too_deeply_is_an_error(self, make):
         deep = b'{"a":' * (MOST_LEVELS + 10) + b"1" + b"}" * (MOST_LEVELS + 10)
         body = make.review(obj=make.thing(spec="deep")).replace(b'"deep"', deep)
