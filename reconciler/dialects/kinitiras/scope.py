@@ -88,6 +88,8 @@ class Scope:
     def _why_not(self, subject: Subject) -> str:
         if subject.operation and subject.operation not in self.operations:
             return f"the rule is for {', '.join(self.operations)}, not for {subject.operation}"
+        if subject.subresource and subject.operation != _CONNECT:
+            return "policies are for objects, not for their subresources"
         # A request for a Namespace has its name as the namespace, too; the object is in none.
         is_namespace = subject.kind == _NAMESPACE and not subject.group
         place = "" if is_namespace else subject.namespace

@@ -407,6 +407,26 @@ def test_a_policy_matches_only_its_operations_and_its_namespace(
     assert (program.match.evaluate(subject).decision is Decision.MATCH) is matches
 
 
+@pytest.mark.parametrize("selectors", [[{"apiVersion": "v1", "kind": "Pod"}], []])
+@pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize", "status"])
+def test_a_change_of_a_subresource_is_not_matched(
+    selectors: list[dict[str, str]], subresource: str
+) -> None:
+    spec = {"resourceSelectors": selectors, "overrideRules": [ADDING]}
+    (program,) = KINITIRAS.compile(policy("ClusterOverridePolicy", spec)).programs
+    subject = Subject(
+        obj=POD,
+        group="",
+        version="v1",
+        kind="Pod",
+        subresource=subresource,
+        name="web",
+        namespace="shop",
+        operation="UPDATE",
+    )
+    assert program.match.evaluate(subject).decision is Decision.NO_MATCH
+
+
 @pytest.mark.parametrize(("namespace", "place"), [("shop", ""), ("", "shop")])
 def test_a_namespace_object_is_not_matched_as_if_inside_itself(namespace: str, place: str) -> None:
     # The admission request for a Namespace gives its own name as the namespace.
