@@ -244,27 +244,31 @@ def by_policy(programs: Iterable[Program]) -> tuple[Group, ...]:
     return _groups(sorted(programs, key=_place))
 
 
-def grouped(programs: Iterable[Program]) -> tuple[Group, ...]:
+def grouped(programs: Iterable[Program], languages: Sequence[str] = ()) -> tuple[Group, ...]:
     """Return rules in groups: first each rule without a tier alone, then tier by tier.
 
     Rules that refuse a request see the object after all changes, so they come last.
+
+    Args:
+        languages: The order of languages whose rules have tiers.
     """
     programs = list(programs)
     alone = [program for program in programs if program.tier is None]
-    return _groups(
-        [*alone, *sorted((item for item in programs if item.tier is not None), key=_place)]
-    )
+    tiered = sorted((item for item in programs if item.tier is not None), key=_place)
+    return _groups([*alone, *tiered], languages)
 
 
-def _groups(programs: Iterable[Program]) -> tuple[Group, ...]:
+def _groups(programs: Iterable[Program], languages: Sequence[str] = ()) -> tuple[Group, ...]:
     """Return rules in groups; the rules of one tier must be in order already."""
     alone: list[Group] = []
-    tiers: dict[tuple[bool, str, int], list[Program]] = {}
+    tiers: dict[tuple[bool, int, str, int], list[Program]] = {}
     for program in programs:
         if program.tier is None:
             alone.append((program,))
         else:
-            place = program.verdict is not None, program.origin.dialect, program.tier
+            language = program.origin.dialect
+            rank = languages.index(language) if language in languages else len(languages)
+            place = program.verdict is not None, rank, language, program.tier
             tiers.setdefault(place, []).append(program)
     return (*alone, *(tuple(tiers[place]) for place in sorted(tiers)))
 

@@ -10,6 +10,7 @@ from reconciler.cli.desk.file_objects import FileObjects, Key, key_of
 from reconciler.cli.desk.operations import POLICY_UPDATE, Operation, operation_for
 from reconciler.cli.desk.request import Request, environment_now, with_values
 from reconciler.cli.desk.values import DeskValues, Values
+from reconciler.dialects.registry import DIALECTS
 from reconciler.engine.chain import Chain, Group, Step, StepResult, grouped
 from reconciler.engine.exceptions import PolicyException, skipped
 from reconciler.engine.match import UserInfo
@@ -150,13 +151,15 @@ class Session:
         return trigger if kept is None else dict(kept)
 
     def _groups(self, trigger: Object) -> tuple[Group, ...]:
-        # In the order in which policies are given, as Kyverno's command applies them.
-        return grouped(
+        # In the order in which policies are given, as Kyverno's command applies them; languages
+        # with tiers follow in the order of their webhooks.
+        programs = (
             program
             for policy in self.policies
             for program in policy.programs
             if program.match.namespace in ("", _namespace(trigger))
         )
+        return grouped(programs, [dialect.name for dialect in DIALECTS])
 
     def _entering(self, policy: PolicyRef, obj: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.values.with_fields(policy.name, obj)

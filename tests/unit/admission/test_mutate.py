@@ -298,6 +298,7 @@ class TestNamespaceLabels:
         async with World(make.index(policy), namespaces={}, lost=lost) as world:
             response = await ask(world, "/mutate/ignore", make.review(obj=make.thing()))
             assert world.count("mutations_lost_total", policy="", reason="unknown") == 1
+            await ask(world, "/mutate/ignore", make.review(obj=make.thing(), dryRun=True))
         assert response["allowed"] is True
         assert "patch" not in response
         (text,) = response["warnings"]

@@ -184,8 +184,9 @@ async def test_a_rule_that_adds_by_position_is_not_reinvoked(webhooks, make, rul
 async def test_rules_of_one_policy_share_a_webhook_and_others_are_reinvoked(webhooks, make):
     both = make.mutating("both", rules=[{"name": "a"}, {"name": "b", **patched(APPEND)}])
     found = await webhooks(both, make.mutating())
-    policies = {name.split(".")[0]: hook["reinvocationPolicy"] for name, hook in found.items()}
-    assert policies == {"mutate-fail": "IfNeeded", "mutate-once-fail": "Never"}
+    policies = [(name.split(".")[0], hook["reinvocationPolicy"]) for name, hook in found.items()]
+    # The API server calls them in this order.
+    assert policies == [("mutate-fail", "IfNeeded"), ("mutate-once-fail", "Never")]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +230,37 @@ async def test_rules_of_a_language_with_tiers_share_a_webhook(webhooks, make, ru
     assert hook["reinvocationPolicy"] == policy
     (only,) = hook["namespaceSelector"]["matchExpressions"]
     assert (only["operator"], only["values"]) == ("In", ["shop"])
+
+
+async def test_the_languages_with_tiers_are_called_in_a_fixed_order_after_the_others(
+    webhooks, make
+):
+    appends = make.mutating("appends", **patched(APPEND))
+    found = await webhooks(overriding(), *modrules(False), appends, make.mutating())
+    assert [name.removesuffix(".retrofit.kyverno.io") for name in found] == [
+        "mutate-fail",
+        "mutate-once-fail",
+        "mutate-kubemod-ignore",
+        "mutate-kinitiras-fail",
+    ]
+
+
+async def test_no_rule_is_registered_to_refuse_policies(make):
+    selectors = [
+        {"apiVersion": version, "kind": kind}
+        for version, kind in (("v1", "ConfigMap"), ("kyverno.io/v1", "ClusterPolicy"))
+    ]
+    condition = {"cond": "Exist", "message": "no", "dataRef": {"from": "current", "path": "/kind"}}
+    rule = {"template": {"type": "condition", "condition": condition}}
+    policy = {
+        **overriding(objects="all"),
+        "kind": "ClusterValidatePolicy",
+        "spec": {"resourceSelectors": selectors, "validateRules": [rule]},
+    }
+    compiled = make.index(policy).policies()
+    found = configurations(compiled, await resolve(compiled), settings())
+    (hook,) = found[RESOURCE_CONFIGURATION]["webhooks"]
+    assert [item["resources"] for item in hook["rules"]] == [["configmaps"]]
 
 
 async def test_modrules_of_the_system_namespace_apply_to_all_namespaces(webhooks):

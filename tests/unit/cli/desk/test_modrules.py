@@ -187,3 +187,29 @@ def test_explain_hides_what_an_item_reads_or_computes_from_a_secret(desk: Desk) 
     assert "MTIz" not in said
     assert 'spec.match[0]: $.data.key = "***" yes spec.match[1]' in said
     assert 'spec.match[1]: $.data.key + "!" = *** yes spec.match[2]' in said
+
+
+OVERRIDE = """
+apiVersion: policy.kcloudlabs.io/v1alpha1
+kind: ClusterOverridePolicy
+metadata: {name: override, annotations: {kube-retrofit.dev/objects: all}}
+spec:
+  resourceSelectors: [{apiVersion: v1, kind: Pod}]
+  overrideRules:
+  - overriders: {plaintext: [{op: add, path: /metadata/labels/x, value: last}]}
+"""
+
+
+def test_modrules_are_applied_before_policies_of_kinitiras_as_in_a_cluster(desk: Desk) -> None:
+    rule = modrule(
+        type="Patch",
+        executionTier=5,
+        match=[{"select": "$.kind", "matchValue": "Pod"}],
+        patch=[{**ADD, "value": "first"}],
+        namespace="default",
+    )
+    desk.write("rules.yaml", f"{OVERRIDE}---\n{json.dumps(rule)}")
+    desk.write("objects.yaml", OBJECTS)
+    done = desk.run("apply", "rules.yaml", "-r", "objects.yaml", "-o", "json")
+    (pod,) = (item for item in json.loads(done.stdout)["items"] if item["kind"] == "Pod")
+    assert pod["metadata"]["labels"] == {"app": "web", "x": "last"}
