@@ -1,6 +1,7 @@
 """The effect of ModRules on an object that is written."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from reconciler.dialects.kubemod.view import LAST_APPLIED, References, View
 from reconciler.engine.allowance import Allowance, Exhausted
 from reconciler.engine.evaluate import change
 from reconciler.engine.loads import NeedsLoad
+from reconciler.engine.match import Decision
 from reconciler.engine.outcome import Convergence, RuleStatus
 from reconciler.engine.patch import SHIPPED
 from reconciler.engine.program import Phase
@@ -33,6 +35,8 @@ NAMESPACE = {
     "kind": "Namespace",
     "metadata": {"name": "shop", "labels": {"team": "blue"}, "managedFields": [{}]},
 }
+WIDE = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+WIDGET = {**WIDE, "metadata": {"name": "w", "namespace": "shop"}}
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "z-1"}}}
 
 
@@ -240,6 +244,39 @@ def test_a_rule_applies_in_the_namespaces_that_its_own_namespace_allows(
     assert ("seen" in request([rule], obj).obj["metadata"]) is concerned
 
 
+@pytest.mark.parametrize(
+    ("namespace", "pattern", "obj", "concerned"),
+    [
+        ("kubemod-system", None, WIDGET, False),
+        ("kubemod-system", ".*", WIDGET, True),
+        ("kubemod-system", None, WIDE, True),
+        ("shop", None, WIDGET, True),
+        ("shop", None, WIDE, False),
+        # Its name must not count as the namespace that it is in.
+        ("shop", None, {**NAMESPACE, "metadata": {"name": "shop", "namespace": "shop"}}, False),
+        ("kubemod-system", None, {**NAMESPACE, "metadata": {"name": "shop"}}, True),
+        ("kubemod-system", "^shop$", {**NAMESPACE, "metadata": {"name": "shop"}}, False),
+    ],
+)
+def test_a_rule_that_names_a_kind_applies_where_its_namespace_allows(
+    namespace: str, pattern: str | None, obj: Object, concerned: bool
+) -> None:
+    fields: dict[str, Any] = {"targetNamespaceRegex": pattern} if pattern is not None else {}
+    patch = [{"op": "add", "path": "/seen", "value": "true"}]
+    match = [{"select": "$.kind", "matchValue": obj["kind"]}]
+    rule = modrule(type="Patch", match=match, patch=patch, namespace=namespace, **fields)
+    assert ("seen" in request([rule], obj).obj) is concerned
+
+
+@pytest.mark.parametrize("subresource", ["status", "ephemeralcontainers", "resize"])
+def test_a_change_of_a_subresource_is_not_matched(subresource: str) -> None:
+    program = program_of(patching({"op": "add", "path": "/seen", "value": "true"}))
+    pod = run_of(program, make_pod(), "UPDATE").subject
+    assert program.match.evaluate(pod).decision is Decision.MATCH
+    changed = replace(pod, subresource=subresource)
+    assert program.match.evaluate(changed).decision is Decision.NO_MATCH
+
+
 def test_a_rule_respects_its_operations_and_the_ignore_label_of_a_namespace() -> None:
     patch = {"op": "add", "path": "/metadata/labels/seen", "value": "true"}
     rule = patching(patch)
@@ -273,6 +310,30 @@ def test_the_namespace_can_be_read_as_a_reference_that_is_not_stored() -> None:
     made = request([rule], make_pod(), cluster=[NAMESPACE]).obj
     assert labels(made)["team"] == "blue"
     assert "syntheticRefs" not in made
+
+
+def test_managed_fields_and_the_last_applied_of_a_namespace_are_not_shown() -> None:
+    shown = {
+        "op": "add",
+        "path": "/metadata/annotations/shown",
+        "value": "{{ .Target.metadata | toJson | quote }}",
+    }
+    pod = make_pod()
+    pod["metadata"] = {**pod["metadata"], "annotations": {"a": "b"}, "managedFields": [{}]}
+    made = request([patching(shown)], pod).obj
+    assert json.loads(made["metadata"]["annotations"]["shown"]) == {
+        name: value for name, value in pod["metadata"].items() if name != "managedFields"
+    }
+    assert made["metadata"]["managedFields"] == [{}]
+    shown = {**shown, "value": "{{ .Target.syntheticRefs.namespace.metadata | toJson | quote }}"}
+    last = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
+    namespace = {**NAMESPACE, "metadata": {**NAMESPACE["metadata"], "annotations": last}}
+    made = request([patching(shown)], pod, cluster=[namespace]).obj
+    assert json.loads(made["metadata"]["annotations"]["shown"]) == {
+        "name": "shop",
+        "labels": {"team": "blue"},
+        "annotations": {"a": "b"},
+    }
 
 
 def test_an_object_of_another_kind_loads_no_reference() -> None:
