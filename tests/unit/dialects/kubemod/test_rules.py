@@ -17,6 +17,7 @@ from reconciler.engine.match import Decision
 from reconciler.engine.outcome import Convergence, RuleStatus
 from reconciler.engine.patch import SHIPPED
 from reconciler.engine.program import Phase
+from reconciler.errors import InvalidPolicy
 from tests.unit.dialects.kubemod.modrules import (
     POD,
     context_of,
@@ -35,6 +36,7 @@ NAMESPACE = {
     "kind": "Namespace",
     "metadata": {"name": "shop", "labels": {"team": "blue"}, "managedFields": [{}]},
 }
+SEEN = {"op": "add", "path": "/seen", "value": "true"}
 WIDE = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
 WIDGET = {**WIDE, "metadata": {"name": "w", "namespace": "shop"}}
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "z-1"}}}
@@ -262,19 +264,36 @@ def test_a_rule_that_names_a_kind_applies_where_its_namespace_allows(
     namespace: str, pattern: str | None, obj: Object, concerned: bool
 ) -> None:
     fields: dict[str, Any] = {"targetNamespaceRegex": pattern} if pattern is not None else {}
-    patch = [{"op": "add", "path": "/seen", "value": "true"}]
     match = [{"select": "$.kind", "matchValue": obj["kind"]}]
-    rule = modrule(type="Patch", match=match, patch=patch, namespace=namespace, **fields)
+    rule = modrule(type="Patch", match=match, patch=[SEEN], namespace=namespace, **fields)
     assert ("seen" in request([rule], obj).obj) is concerned
 
 
 @pytest.mark.parametrize("subresource", ["status", "ephemeralcontainers", "resize"])
 def test_a_change_of_a_subresource_is_not_matched(subresource: str) -> None:
-    program = program_of(patching({"op": "add", "path": "/seen", "value": "true"}))
+    program = program_of(patching(SEEN))
     pod = run_of(program, make_pod(), "UPDATE").subject
     assert program.match.evaluate(pod).decision is Decision.MATCH
     changed = replace(pod, subresource=subresource)
     assert program.match.evaluate(changed).decision is Decision.NO_MATCH
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"type": "Reject"}, "a rule of type Reject does not apply to existing objects"),
+        (
+            {"type": "Patch", "admissionOperations": ["DELETE"], "patch": [SEEN]},
+            "a rule for DELETE does not apply to existing objects",
+        ),
+    ],
+)
+def test_a_rule_that_changes_nothing_that_exists_is_refused_with_the_annotation(
+    fields: dict[str, Any], reason: str
+) -> None:
+    rule = modrule(match=[POD], annotations={"kube-retrofit.dev/existing": "true"}, **fields)
+    with pytest.raises(InvalidPolicy, match=reason):
+        KUBEMOD.compile(rule)
 
 
 def test_a_rule_respects_its_operations_and_the_ignore_label_of_a_namespace() -> None:
@@ -363,8 +382,10 @@ def test_the_node_reference_is_read_from_the_annotation_of_an_updated_pod(name: 
     assert "zone" not in labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)
     pod["metadata"]["annotations"] = {name: "n1"}
     assert labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)["zone"] == "z-1"
-    pod["metadata"]["annotations"] = {name: "../secrets/x"}
-    assert "zone" not in labels(request([rule], pod, "UPDATE", cluster=[NODE]).obj)
+    # A name that leads elsewhere is not even looked up.
+    for other in ("../secrets/x", "n1/status", "n1?x=y", "N1", "", 1):
+        pod["metadata"]["annotations"] = {name: other}
+        assert not run_of(program_of(rule), pod, "UPDATE").decide().fires
 
 
 def test_the_node_reference_of_an_existing_pod_is_the_node_it_runs_on() -> None:
