@@ -88,6 +88,17 @@ async def test_a_change_that_is_undone_again_and_again_is_paused(
     assert wars.paused() == wars.begun == 1
 
 
+async def test_an_element_of_a_list_is_compared_alone(world, make, run, wars, trigger):
+    policy = world.install(make.policy(json="- {op: replace, path: /data/l/0/color, value: red}"))
+    target = world.cluster.add(make.object("Secret", "s", data={"l": [{"color": "none"}, 0]}))
+    for number in range(LIMIT + 1):
+        assert (await run(policy, trigger)).state is State.COMPLETED
+        await world.edit(target, data={"l": [{"color": "blue"}, number]})
+    status = await run(policy, trigger)
+    assert status.reason == Reason.PATCH_WAR
+    assert "/data/l/0/color was undone 3 times" in status.message
+
+
 async def test_a_request_in_a_pause_reads_no_target_and_continues_afterwards(
     world, make, run, wars, target, trigger
 ):

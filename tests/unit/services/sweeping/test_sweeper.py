@@ -77,6 +77,20 @@ async def test_every_existing_trigger_is_processed(world, policy, triggers, swee
     assert request.name == "sweep-1"
 
 
+async def test_objects_that_the_settings_exclude_are_examined_but_not_processed(
+    world, policy, triggers, sweep, go_on
+):
+    triggers("a/1", "a/2", "a/3")
+    reported = list[str]()
+    _, ended = await go_on(
+        await sweep(policy),
+        is_excluded=lambda _program, subject: subject.name == "2",
+        each=lambda spec, _attempt: reported.append(spec.resource.name),
+    )
+    assert await done(world) == {"a/1", "a/3"}
+    assert (ended.sweep.done, ended.sweep.matched, reported) == (3, 2, ["1", "3"])
+
+
 async def test_a_sweep_without_objects_reports_that_none_matches(policy, sweep, go_on):
     _, ended = await go_on(await sweep(policy))
     assert ended.disposition == Done(message="no existing object matches the rule")
