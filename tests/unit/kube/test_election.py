@@ -147,14 +147,25 @@ async def test_a_leader_keeps_its_term_and_does_not_lead_beyond_its_renewals(api
     mine = candidate()
     await mine.until("started")
     taken = lease.spec["acquireTime"]
-    mine.clock.seconds += 5
-    await mine.rounds()
-    assert mine.election.leading
+    for _ in range(3):
+        mine.clock.seconds += 5
+        await mine.rounds()
+        assert mine.election.leading
     assert (lease.spec["acquireTime"], mine.election.term) == (taken, 0)
     assert lease.spec["renewTime"] != taken
     mine.clock.seconds += 6
     # No renewal was sent since.
     assert not mine.election.leading
+
+
+async def test_a_renewal_that_fails_once_ends_no_leadership(api, candidate):
+    lease = StoredLease(api)
+    mine = candidate()
+    await mine.until("started")
+    api.answers[f"PUT {PATH}/kube-retrofit-controller"].appendleft((403, {"kind": "Status"}))
+    await mine.rounds(4)
+    assert (mine.announced, mine.election.leading) == (["started"], True)
+    assert (mine.election.problem, lease.spec["holderIdentity"]) == ("", "me")
 
 
 async def test_a_leader_whose_lease_is_taken_stops(api, candidate):

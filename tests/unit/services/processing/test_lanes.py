@@ -22,7 +22,7 @@ from reconciler.errors import (
     Throttled,
     Unavailable,
 )
-from reconciler.requests.redaction import withheld
+from reconciler.requests.redaction import WITHHELD, withheld
 from reconciler.services.processing.lanes import MAX_TOGETHER, Job
 from reconciler.services.processing.loading import Loads
 from reconciler.services.processing.results import failure
@@ -102,6 +102,7 @@ async def test_many_requests_for_one_target_are_combined_into_few_writes(
     stored = await world.read(target)
     assert set(stored["metadata"]["labels"]) == {f"k{n}" for n in range(200)}
     assert world.wire.calls["change"] == 200 / MAX_TOGETHER
+    assert world.lanes.shared == 200 - 200 / MAX_TOGETHER
 
 
 async def test_the_oldest_request_is_applied_first_and_names_decide_between_equals(
@@ -219,6 +220,26 @@ async def test_a_refusal_affects_only_the_request_that_causes_it(
     assert (await world.read(target))["metadata"]["labels"] == {"a": "1", "c": "1"}
 
 
+async def test_a_result_does_not_quote_what_another_request_of_the_batch_read(
+    world, rule, job, make
+):
+    configs = world.cluster.exact("v1", "ConfigMap")
+    world.cluster.add(make.object("ConfigMap", "s"))
+    target = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "s"}
+    writes = rule(name="writes", targets=[target], patch=LABEL)
+    patch = {"data": {"n": "{{ parse_yaml(target.metadata.labels.k) }}"}}
+    quotes = rule(name="quotes", targets=[target], patch=patch)
+    reads_secret = job(writes, {"k": "k", "v": "{hunter2"}, name="ur-1")
+    reads_secret.loads.confidential = True
+    plain = job(quotes, name="ur-2", created=1)
+    key = TargetKey(kind=configs, namespace="a", name="s")
+    submitted = (world.lanes.submit(key, item) for item in (reads_secret, plain))
+    first, second = await asyncio.gather(*submitted)
+    assert (first.outcome, second.outcome) == (Outcome.PATCHED, Outcome.FAILED)
+    assert second.message.endswith(f"({WITHHELD})")
+    assert "hunter2" not in second.message
+
+
 async def test_an_absent_object_is_read_a_few_times(world, rule, job, submit):
     (result,) = await submit(job(rule(patch=LABEL), {"k": "a", "v": "1"}))
     assert (result.outcome, result.retryable) == (Outcome.NOT_FOUND, False)
@@ -332,12 +353,13 @@ async def test_a_listed_object_is_used_only_by_the_request_that_listed_it(
     world, rule, job, submit, target
 ):
     program = rule(patch=LABEL)
+    listed = await world.edit(target, labels={"a": "1"})
     await world.edit(target, labels={"a": "2"})
-    # The older request listed the object before the change that the newer one is about.
-    older = job(program, {"k": "b", "v": "1"}, name="older", listed=target)
+    # By the list of the older request, there is nothing left to do for either.
+    older = job(program, {"k": "a", "v": "1"}, name="older", listed=listed)
     about_change = job(program, {"k": "a", "v": "1"}, name="newer", created=5)
     await submit(older, about_change)
-    assert (await world.read(target))["metadata"]["labels"] == {"a": "1", "b": "1"}
+    assert (await world.read(target))["metadata"]["labels"] == {"a": "1"}
 
 
 async def test_a_single_listed_object_is_not_read_again(world, rule, job, submit, target):

@@ -77,6 +77,14 @@ async def test_every_existing_trigger_is_processed(world, policy, triggers, swee
     assert request.name == "sweep-1"
 
 
+async def test_a_rule_for_what_cannot_be_listed_has_no_existing_triggers(
+    world, make, sweep, go_on
+):
+    policy = world.install(make.policy("q", targets=[EACH], kinds=("Pod/status", "Config*")))
+    _, ended = await go_on(await sweep(policy))
+    assert ended.disposition == Done(message="no existing object matches the rule")
+
+
 async def test_objects_that_the_settings_exclude_are_examined_but_not_processed(
     world, policy, triggers, sweep, go_on
 ):
