@@ -124,10 +124,6 @@ def _call(_function: Any, *_arguments: Any) -> Any:
     raise Failure("it takes a function, but no value is a function")
 
 
-def _not(value: Any) -> bool:
-    return not truth(value)
-
-
 def _basic(value: Any) -> str:
     """Return the basic kind of a value for comparisons; empty where it has none."""
     if isinstance(value, bool):
@@ -166,10 +162,6 @@ def _incomparable(one: Any, other: Any) -> Failure:
     return Failure(f"{_named(one)} cannot be compared with {_named(other)}")
 
 
-def _ne(one: Any, other: Any) -> bool:
-    return not _equal(one, other)
-
-
 def _lt(one: Any, other: Any) -> bool:
     kinds = _basic(one), _basic(other)
     if not all(kinds) or kinds[0] != kinds[1] or kinds[0] in {"bool", "complex"}:
@@ -179,14 +171,6 @@ def _lt(one: Any, other: Any) -> bool:
 
 def _le(one: Any, other: Any) -> bool:
     return _lt(one, other) or _equal(one, other)
-
-
-def _gt(one: Any, other: Any) -> bool:
-    return not _le(one, other)
-
-
-def _ge(one: Any, other: Any) -> bool:
-    return not _lt(one, other)
 
 
 def _text(run: Run, values: tuple[Any, ...]) -> str:
@@ -204,10 +188,6 @@ def _escaping(escape: Callable[[str], str]) -> Function:
         return text
 
     return function(escaped, rest=ANY)
-
-
-def _html(text: str) -> str:
-    return text.translate(_HTML)
 
 
 def _js(text: str) -> str:
@@ -231,18 +211,18 @@ FUNCTIONS: Family = family(
     {
         "and": Function(call=_call, parameters=(VALUE,), rest=VALUE, decides=False),
         "or": Function(call=_call, parameters=(VALUE,), rest=VALUE, decides=True),
-        "not": plain(_not, VALUE),
+        "not": plain(lambda value: not truth(value), VALUE),
         "call": plain(_call, VALUE, rest=VALUE),
         "index": function(_index, VALUE, rest=VALUE),
         "slice": function(_slice, VALUE, rest=VALUE),
         "len": plain(_len, VALUE),
         "eq": plain(_eq, VALUE, rest=VALUE),
-        "ne": plain(_ne, VALUE, VALUE),
+        "ne": plain(lambda one, other: not _equal(one, other), VALUE, VALUE),
         "lt": plain(_lt, VALUE, VALUE),
         "le": plain(_le, VALUE, VALUE),
-        "gt": plain(_gt, VALUE, VALUE),
-        "ge": plain(_ge, VALUE, VALUE),
-        "html": _escaping(_html),
+        "gt": plain(lambda one, other: not _le(one, other), VALUE, VALUE),
+        "ge": plain(lambda one, other: not _lt(one, other), VALUE, VALUE),
+        "html": _escaping(lambda text: text.translate(_HTML)),
         "js": _escaping(_js),
         "urlquery": _escaping(_urlquery),
         "print": function(sprint, rest=ANY),

@@ -27,18 +27,6 @@ def _coalesce(*values: Any) -> Any:
     return next((value for value in values if not is_empty(value)), None)
 
 
-def _all(*values: Any) -> bool:
-    return not any(map(is_empty, values))
-
-
-def _any(*values: Any) -> bool:
-    return not all(map(is_empty, values))
-
-
-def _ternary(one: Any, other: Any, holds: bool) -> Any:  # noqa: FBT001
-    return one if holds else other
-
-
 def _fail(message: str) -> str:
     raise Failure(message, quotes=True)
 
@@ -48,9 +36,9 @@ FUNCTIONS: Family = family(
         "default": plain(_default, ANY, rest=ANY),
         "empty": plain(is_empty, ANY),
         "coalesce": plain(_coalesce, rest=ANY),
-        "all": plain(_all, rest=ANY),
-        "any": plain(_any, rest=ANY),
-        "ternary": plain(_ternary, ANY, ANY, BOOL),
+        "all": plain(lambda *values: not any(map(is_empty, values)), rest=ANY),
+        "any": plain(lambda *values: not all(map(is_empty, values)), rest=ANY),
+        "ternary": plain(lambda one, other, holds: one if holds else other, ANY, ANY, BOOL),
         "fail": plain(_fail, STRING),
     }
 )

@@ -117,10 +117,6 @@ def _writing(*, must: bool, indent: str = "", html: bool = True) -> Function:
     return function(written, ANY)
 
 
-def _must_from_json(run: Run, text: str) -> Any:
-    return _read(run, text, _real)
-
-
 def _read(run: Run, text: str, number: Callable[[str], float | None]) -> Any:
     run.spend(4 * len(text))
     try:
@@ -176,7 +172,7 @@ FUNCTIONS: Family = family(
         "fromJson": function(_from_json, STRING),
         "mustToJson": _writing(must=True),
         "mustToPrettyJson": _writing(must=True, indent="  "),
-        "mustFromJson": function(_must_from_json, STRING),
+        "mustFromJson": function(lambda run, text: _read(run, text, _real), STRING),
     },
     mustToRawJson="toRawJson",
 )

@@ -30,10 +30,6 @@ def _list(run: Run, *values: Any) -> list[Any]:
     return list(values) if values else Slice()
 
 
-def _push(run: Run, value: Any, item: Any) -> list[Any]:
-    return [*_items(run, value), item]
-
-
 def _prepend(run: Run, value: Any, item: Any) -> list[Any]:
     return [item, *_items(run, value)]
 
@@ -56,10 +52,6 @@ def _rest(run: Run, value: Any) -> list[Any]:
 def _initial(run: Run, value: Any) -> list[Any]:
     items = _items(run, value)
     return items[:-1] if items else Slice(nil=True)
-
-
-def _reverse(run: Run, value: Any) -> list[Any]:
-    return _items(run, value)[::-1]
 
 
 def _compact(run: Run, value: Any) -> list[Any]:
@@ -127,13 +119,13 @@ def _twice(name: str, described: Function) -> dict[str, Function]:
 FUNCTIONS: Family = family(
     {
         "list": function(_list, rest=ANY),
-        **_twice("push", function(_push, ANY, ANY)),
+        **_twice("push", function(lambda run, value, item: [*_items(run, value), item], ANY, ANY)),
         **_twice("prepend", function(_prepend, ANY, ANY)),
         **_twice("first", function(_first, ANY)),
         **_twice("last", function(_last, ANY)),
         **_twice("rest", function(_rest, ANY)),
         **_twice("initial", function(_initial, ANY)),
-        **_twice("reverse", function(_reverse, ANY)),
+        **_twice("reverse", function(lambda run, value: _items(run, value)[::-1], ANY)),
         **_twice("compact", function(_compact, ANY)),
         **_twice("uniq", function(_uniq, ANY)),
         **_twice("without", function(_without, ANY, rest=ANY)),

@@ -70,10 +70,6 @@ def clamped(text: str) -> int:
     return max(INT64_MIN, min(INT64_MAX, value)) if value is not None else 0
 
 
-def _atoi(text: str) -> Int:
-    return Int(clamped(text))
-
-
 def _to_decimal(run: Run, value: Any) -> Int64:
     """Read an octal number."""
     text = text_of(run, value)
@@ -82,10 +78,6 @@ def _to_decimal(run: Run, value: Any) -> Int64:
 
 def _add(*values: Any) -> Int64:
     return Int64(wrapped(sum(map(to_int64, values))))
-
-
-def _sub(one: Any, other: Any) -> Int64:
-    return Int64(wrapped(to_int64(one) - to_int64(other)))
 
 
 def _mul(one: Any, *others: Any) -> Int64:
@@ -102,14 +94,6 @@ def _divided(one: Any, other: Any) -> tuple[int, int]:
     quotient = abs(dividend) // abs(divisor)
     quotient = quotient if (dividend < 0) == (divisor < 0) else -quotient
     return quotient, dividend - quotient * divisor
-
-
-def _div(one: Any, other: Any) -> Int64:
-    return Int64(wrapped(_divided(one, other)[0]))
-
-
-def _mod(one: Any, other: Any) -> Int64:
-    return Int64(_divided(one, other)[1])
 
 
 def _most(choose: Callable[..., int]) -> Callable[..., Int64]:
@@ -185,18 +169,6 @@ def _quotient(one: Decimal, other: Decimal) -> Decimal:
 _add_exactly = _decimally(_EXACT.add)
 
 
-def _addf(run: Run, *values: Any) -> float:
-    return _add_exactly(run, 0.0, *values)
-
-
-def _add1f(run: Run, value: Any) -> float:
-    return _add_exactly(run, value, 1.0)
-
-
-def _until(run: Run, count: int) -> Slice:
-    return _stepped(run, 0, count, -1 if count < 0 else 1)
-
-
 def _stepped(run: Run, start: int, stop: int, step: int) -> Slice:
     if (stop < start) != (step < 0) or not step:
         return Slice(element=INT)
@@ -234,14 +206,14 @@ FUNCTIONS: Family = family(
         "int": plain(to_int, ANY),
         "int64": plain(lambda value: Int64(to_int64(value)), ANY),
         "float64": plain(to_float, ANY),
-        "atoi": plain(_atoi, STRING),
+        "atoi": plain(lambda text: Int(clamped(text)), STRING),
         "toDecimal": function(_to_decimal, ANY),
         "add1": plain(lambda value: _add(value, Int(1)), ANY),
         "add": plain(_add, rest=ANY),
-        "sub": plain(_sub, ANY, ANY),
+        "sub": plain(lambda one, other: Int64(wrapped(to_int64(one) - to_int64(other))), ANY, ANY),
         "mul": plain(_mul, ANY, rest=ANY),
-        "div": plain(_div, ANY, ANY),
-        "mod": plain(_mod, ANY, ANY),
+        "div": plain(lambda one, other: Int64(wrapped(_divided(one, other)[0])), ANY, ANY),
+        "mod": plain(lambda one, other: Int64(_divided(one, other)[1]), ANY, ANY),
         "max": plain(_most(max), ANY, rest=ANY),
         "min": plain(_most(min), ANY, rest=ANY),
         "maxf": plain(_most_float(max), ANY, rest=ANY),
@@ -249,12 +221,12 @@ FUNCTIONS: Family = family(
         "floor": plain(_floor, ANY),
         "ceil": plain(_ceil, ANY),
         "round": plain(_round, ANY, INT, rest=FLOAT),
-        "add1f": function(_add1f, ANY),
-        "addf": function(_addf, rest=ANY),
+        "add1f": function(lambda run, value: _add_exactly(run, value, 1.0), ANY),
+        "addf": function(lambda run, *values: _add_exactly(run, 0.0, *values), rest=ANY),
         "subf": _decimals(_EXACT.subtract),
         "mulf": _decimals(_EXACT.multiply),
         "divf": _decimals(_quotient),
-        "until": function(_until, INT),
+        "until": function(lambda run, count: _stepped(run, 0, count, -1 if count < 0 else 1), INT),
         "untilStep": function(_stepped, INT, INT, INT),
         "seq": function(_seq, rest=INT),
     },

@@ -21,17 +21,13 @@ def _ext(path: str) -> str:
     return name[at:] if at >= 0 else ""
 
 
-def _is_abs(path: str) -> bool:
-    return path.startswith("/")
-
-
 FUNCTIONS: Family = family(
     {
         "base": plain(_base, STRING),
         "dir": plain(_dir, STRING),
         "clean": plain(clean_path, STRING),
         "ext": plain(_ext, STRING),
-        "isAbs": plain(_is_abs, STRING),
+        "isAbs": plain(lambda path: path.startswith("/"), STRING),
     },
     osBase="base",
     osDir="dir",

@@ -123,10 +123,6 @@ def _replaced(run: Run, regex: Regex, text: str, replacement: Callable[[Match], 
     return "".join([*pieces, text[position:]])
 
 
-def _quote_meta(text: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", text)
-
-
 FUNCTIONS: Family = family(
     {
         "regexMatch": function(_match, STRING, STRING),
@@ -136,7 +132,7 @@ FUNCTIONS: Family = family(
         "regexReplaceAll": function(_replace_all, STRING, STRING, STRING),
         "regexReplaceAllLiteral": function(_replace_all_literal, STRING, STRING, STRING),
         "regexSplit": function(_split, STRING, STRING, INT),
-        "regexQuoteMeta": plain(_quote_meta, STRING),
+        "regexQuoteMeta": plain(lambda text: _SPECIAL.sub(r"\\\g<0>", text), STRING),
     },
     mustRegexFind="regexFind",
     mustRegexFindAll="regexFindAll",

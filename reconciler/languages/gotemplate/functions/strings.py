@@ -222,10 +222,6 @@ def _sort_alpha(run: Run, value: Any) -> Slice:
     return texts
 
 
-def _plural(one: str, many: str, count: int) -> str:
-    return one if count == 1 else many
-
-
 FUNCTIONS: Family = family(
     {
         "hello": plain(lambda: "Hello!"),
@@ -258,7 +254,7 @@ FUNCTIONS: Family = family(
         "toString": function(text_of, ANY),
         "toStrings": function(_to_strings, ANY),
         "sortAlpha": function(_sort_alpha, ANY),
-        "plural": plain(_plural, STRING, STRING, INT),
+        "plural": plain(lambda one, many, count: one if count == 1 else many, STRING, STRING, INT),
     },
     trimall="trimAll",
 )

@@ -60,10 +60,6 @@ def tidy(number: float) -> float:
     return int(number) if whole else number
 
 
-def _abs(_run: Run, number: float) -> float:
-    return abs(number)
-
-
 def _ceil(_run: Run, number: float) -> float:
     return bounded(math.ceil(_finite(number)))
 
@@ -108,7 +104,7 @@ def _finite(number: float) -> float:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "abs": Function(call=_abs, takes=(NUMBER,)),
+    "abs": Function(call=lambda _run, number: abs(number), takes=(NUMBER,)),
     "avg": Function(call=_avg, takes=(("array[number]",),)),
     "ceil": Function(call=_ceil, takes=(NUMBER,)),
     "floor": Function(call=_floor, takes=(NUMBER,)),

@@ -38,10 +38,6 @@ def _join(run: Run, glue: str, texts: list[str]) -> str:
     return glue.join(texts)
 
 
-def _compare(_run: Run, left: str, right: str) -> int:
-    return (left > right) - (left < right)
-
-
 def _equal_fold(run: Run, left: str, right: str) -> bool:
     if left.isascii() and right.isascii():
         return left.lower() == right.lower()
@@ -91,10 +87,6 @@ def _trim(run: Run, text: str, characters: str) -> str:
     return text.strip(characters)
 
 
-def _trim_prefix(_run: Run, text: str, prefix: str) -> str:
-    return text.removeprefix(prefix)
-
-
 def _split(run: Run, text: str, separator: str) -> list[str]:
     run.spend(text.count(separator) + 1)
     return text.split(separator) if separator else list(text)
@@ -118,7 +110,7 @@ def _pattern_match(run: Run, pattern: str, subject: str | float) -> bool:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "compare": extension(_compare, TEXT, TEXT),
+    "compare": extension(lambda _run, left, right: (left > right) - (left < right), TEXT, TEXT),
     "ends_with": Function(call=_ends_with, takes=(TEXT, TEXT)),
     "equal_fold": extension(_equal_fold, TEXT, TEXT),
     "join": Function(call=_join, takes=(TEXT, ("array[string]",))),
@@ -131,6 +123,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "to_lower": extension(_to_lower, TEXT),
     "to_upper": extension(_to_upper, TEXT),
     "trim": extension(_trim, TEXT, TEXT),
-    "trim_prefix": extension(_trim_prefix, TEXT, TEXT),
+    "trim_prefix": extension(lambda _run, text, prefix: text.removeprefix(prefix), TEXT, TEXT),
     "truncate": extension(_truncate, TEXT, NUMBER),
 }

@@ -14,10 +14,6 @@ _COMPILING = 64  # a character of a layout takes as long as copying this many
 _NOW = 384  # writing the current time takes as long as copying this many characters
 
 
-def _time_now(run: Run) -> str:
-    return _text(_now(run))
-
-
 def _time_now_utc(run: Run) -> str:
     now = _now(run)
     return _text(Instant(nanoseconds=now.nanoseconds, offset=0))
@@ -127,7 +123,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "time_before": extension(_time_before, TEXT, TEXT),
     "time_between": extension(_time_between, TEXT, TEXT, TEXT),
     "time_diff": extension(_time_diff, TEXT, TEXT),
-    "time_now": extension(_time_now, pure=False),
+    "time_now": extension(lambda run: _text(_now(run)), pure=False),
     "time_now_utc": extension(_time_now_utc, pure=False),
     "time_parse": extension(_time_parse, TEXT, TEXT),
     "time_since": extension(_time_since, TEXT, TEXT, TEXT, pure=False),

@@ -32,18 +32,10 @@ def _to_number(_run: Run, value: Any) -> Any:
         return None
 
 
-def _to_string(run: Run, value: Any) -> str:
-    return as_text(value, run)
-
-
-def _type(_run: Run, value: Any) -> str:
-    return kind_of(value)
-
-
 FUNCTIONS: Mapping[str, Function] = {
     "not_null": Function(call=_not_null, takes=(ANY,), variadic=True),
     "to_array": Function(call=_to_array, takes=(ANY,)),
     "to_number": Function(call=_to_number, takes=(ANY,)),
-    "to_string": Function(call=_to_string, takes=(ANY,)),
-    "type": Function(call=_type, takes=(ANY,)),
+    "to_string": Function(call=lambda run, value: as_text(value, run), takes=(ANY,)),
+    "type": Function(call=lambda _run, value: kind_of(value), takes=(ANY,)),
 }
