@@ -47,7 +47,7 @@ from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.loops import forever, new_event_loop, until_signal
 from reconciler.observe.memory import give_back_large_blocks, relax_collector
-from reconciler.observe.metrics import Metrics, call_counter, create_metrics
+from reconciler.observe.metrics import Metrics, call_counter
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.exceptions import ExceptionIndex
 from reconciler.services.catalog.policy_store import PolicyStore
@@ -95,7 +95,7 @@ async def run(settings: AdmissionSettings) -> None:
         RetrofitError: The server cannot start; the text states the reason and the remedy.
     """
     names = server_names(settings.service, settings.namespace, settings.webhook_url)
-    metrics, readiness, clock = create_metrics(), Readiness(), SystemClock()
+    metrics, readiness, clock = Metrics(), Readiness(), SystemClock()
     with contextlib.ExitStack() as sockets:
         # Bind ports first, so that a busy one is reported before anything else happens.
         listener = sockets.enter_context(bind(settings.bind_address, settings.port, flag="--port"))

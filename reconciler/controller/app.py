@@ -33,7 +33,7 @@ from reconciler.observe.listening import bind, bind_optional
 from reconciler.observe.logs import Logger, configure, logger
 from reconciler.observe.loops import forever
 from reconciler.observe.memory import give_back_large_blocks, relax_collector
-from reconciler.observe.metrics import call_counter, create_metrics
+from reconciler.observe.metrics import Metrics, call_counter
 from reconciler.observe.settings import SettingsReport
 from reconciler.serving.scraping import scraped
 from reconciler.wiring.base import Base
@@ -157,7 +157,7 @@ async def run(settings: ControllerSettings) -> int:
     configure(settings.log_format, settings.log_level)
     give_back_large_blocks()
     log = logger("controller")
-    metrics, readiness, stop = create_metrics(), Readiness(), asyncio.Event()
+    metrics, readiness, stop = Metrics(), Readiness(), asyncio.Event()
     stop_on_signals(stop)
     started = asyncio.Event()
     readiness.add("api server", lambda: None if started.is_set() else "not reached yet")

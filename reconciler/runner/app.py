@@ -71,7 +71,7 @@ async def run(settings: RunnerSettings, notes: tuple[str, ...]) -> None:
     log = logger("hooks")
     for note in notes:
         log.warning(note)
-    metrics, readiness = HookProgramMetrics.of(settings.prefix), Readiness()
+    metrics, readiness = HookProgramMetrics(settings.prefix), Readiness()
     reported = HookMetrics()
     clear(settings.tmp_dir)
     more = {"/metrics/hooks": reported.exposition}

@@ -55,22 +55,16 @@ Context = Callable[[], ssl.SSLContext | None]
 
 
 class TransportMetrics(Protocol):
-    """The metrics of callers and their connections."""
+    """The metrics of callers and their connections.
 
-    @property
-    def connections(self) -> Gauge:
-        """Return the gauge of open connections."""
-        ...
+    Attributes:
+        connections_closed: Those closed for their cost, by ``reason``.
+        callers_refused: Requests of refused callers, by ``code``.
+    """
 
-    @property
-    def connections_closed(self) -> Counter:
-        """Return the counter of connections closed for their cost, by ``reason``."""
-        ...
-
-    @property
-    def callers_refused(self) -> Counter:
-        """Return the counter of requests from refused callers, by ``code``."""
-        ...
+    connections: Gauge
+    connections_closed: Counter
+    callers_refused: Counter
 
 
 @dataclass(slots=True, kw_only=True)

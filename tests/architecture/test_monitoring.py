@@ -10,7 +10,7 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
 from reconciler.observe.labels import Series
-from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.metrics import Metrics
 from tests.architecture.conftest import ROOT, sources
 
 REFERENCE = ROOT / "docs/reference/metrics.md"
@@ -23,7 +23,7 @@ HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 def metrics() -> Iterator[tuple[str, str, Counter | Gauge | Histogram]]:
     """Yield field, exposed name and metric."""
-    made = create_metrics()
+    made = Metrics()
     for field in Metrics.__dataclass_fields__:
         found = getattr(made, field)
         metric = found.metric if isinstance(found, Series) else found

@@ -27,7 +27,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.errors import Unavailable
 from reconciler.memory.loader import MemoryLoader
 from reconciler.observe.listening import bind
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.requests.overload import Thresholds
 from reconciler.services.admitting.admit import Admit
 from reconciler.services.admitting.mutation_events import MutationEvents
@@ -144,7 +144,7 @@ class World:
     ) -> None:
         self.cluster = cluster()
         self.requests = requests(self.cluster, "kyverno")
-        self.metrics = create_metrics()
+        self.metrics = Metrics()
         self.events = RecordedEvents()
         self.listener = bind("127.0.0.1", 0, flag="--port")
         clock = clock or SystemClock()

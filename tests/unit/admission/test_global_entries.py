@@ -9,7 +9,7 @@ from reconciler.api.meta import Object
 from reconciler.clock import SystemClock
 from reconciler.isolation import ChildProcesses
 from reconciler.memory.cluster import MemoryCluster
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.services.catalog.globalcontext import Dependencies, GlobalContext, ProblemLog
 from reconciler.services.catalog.policy_store import PolicyStore
 from tests.unit.admission.conftest import Make
@@ -97,7 +97,7 @@ def test_entries_of_rules_with_targets_and_of_broken_rules_are_not_wanted(
 
 
 async def test_metrics_count_ready_entries_and_failures(entries):
-    metrics = create_metrics()
+    metrics = Metrics()
     entries.show(metrics)
     verdicts = entries.context.verdicts
     for problem in ("away", ""):

@@ -1,12 +1,12 @@
 """Watch events of policies and namespaces, applied to the caches."""
 
 from admission.informers import NamespaceLabels, PolicyFeed
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.services.catalog.policy_store import PolicyStore
 
 
 def test_policies_are_added_changed_and_removed_by_watch_events(make):
-    metrics, index = create_metrics(), PolicyStore()
+    metrics, index = Metrics(), PolicyStore()
     feed = PolicyFeed(index=index, metrics=metrics)
 
     def counted(state):

@@ -10,7 +10,7 @@ from reconciler.api.meta import ObjectRef
 from reconciler.api.updaterequest import Counts, RequestSpec, RequestStatus, State, UpdateRequest
 from reconciler.observe.attempt_log import AttemptLog
 from reconciler.observe.logs import logger
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.requests.lifecycle import Done, Skip
 from reconciler.services.processing.attempt import Attempt
 
@@ -22,7 +22,7 @@ def report() -> Callable[..., Callable[..., float]]:
     """Return a function that reports the end of a request and returns a reader of the metrics."""
 
     def run(status, disposition):
-        metrics = create_metrics()
+        metrics = Metrics()
         reporter = AttemptLog(
             log=logger("test"), metrics=metrics, now=lambda: STORED + timedelta(seconds=3)
         )

@@ -8,12 +8,12 @@ import pytest
 from reconciler.errors import InvalidSetting
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
-from reconciler.observe.metrics import Metrics, create_metrics
+from reconciler.observe.metrics import Metrics
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[aiohttp.ClientSession, Metrics, Readiness]]:
-    metrics, readiness = create_metrics(), Readiness()
+    metrics, readiness = Metrics(), Readiness()
     listener = bind("127.0.0.1", 0, flag="--metrics-port")
     port = listener.getsockname()[1]
     server = HealthServer(metrics.registry, readiness)

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.meta import PolicyRef
 from reconciler.observe.hookruns import HookRunCounter
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.services.hooks.dispatch import RunReport
 from reconciler.services.hooks.telling import tell_failure
 from tests.stored import MemoryEvents
@@ -27,7 +27,7 @@ def report(*, failure: str = "", allowed: bool = False, binding: str = "pods") -
 
 
 def test_runs_are_counted_by_result() -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     counter = HookRunCounter(metrics=metrics)
     for item in (report(), report(failure="no"), report(failure="no", allowed=True)):
         counter.ran(item)
@@ -40,7 +40,7 @@ def test_runs_are_counted_by_result() -> None:
 
 @pytest.mark.parametrize("label", ["binding", "queue"])
 def test_names_given_by_users_create_a_bounded_number_of_series(label: str) -> None:
-    metrics = create_metrics()
+    metrics = Metrics()
     for number in range(1000):
         named = replace(report(), **{label: f"b-{number}"})  # type: ignore[arg-type]
         HookRunCounter(metrics=metrics).ran(named)

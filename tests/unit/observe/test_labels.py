@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.observe.labels import OTHER, BoundedLabels, ResourceLabels
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 
 
 def test_a_limited_number_of_policies_have_their_own_label():
@@ -22,7 +22,7 @@ def test_a_limited_number_of_rules_have_their_own_label():
 
 
 def test_a_thousand_policies_do_not_make_a_thousand_series():
-    metrics = create_metrics()
+    metrics = Metrics()
     for number in range(1000):
         metrics.targets.labels(metrics.labels.policy(f"p-{number}"), "Patched").inc()
     (family,) = (item for item in metrics.registry.collect() if item.name == "retrofit_targets")

@@ -4,7 +4,7 @@ import re
 
 from prometheus_client.exposition import generate_latest
 
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 
 UNITS = (
     "_total",
@@ -30,7 +30,7 @@ UNITS = (
 
 
 def test_metric_names_follow_the_conventions_of_prometheus():
-    text = generate_latest(create_metrics().registry).decode()
+    text = generate_latest(Metrics().registry).decode()
     names = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}
     assert names
@@ -40,7 +40,7 @@ def test_metric_names_follow_the_conventions_of_prometheus():
 
 
 def test_two_processes_in_one_test_do_not_share_counts():
-    first, second = create_metrics(), create_metrics()
+    first, second = Metrics(), Metrics()
     first.requests_lost.labels(reason="timeout").inc()
     assert first.registry.get_sample_value(
         "retrofit_requests_lost_total", {"reason": "timeout"}

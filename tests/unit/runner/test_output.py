@@ -38,7 +38,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
 
 
 def output(proxied: io.StringIO | None = None) -> RunOutput:
-    metrics = HookProgramMetrics.of("shell_operator_")
+    metrics = HookProgramMetrics("shell_operator_")
     known = {HOOK: Executable("a.sh", Path("/hooks/a.sh"))}
     return RunOutput(log=logs.logger("hooks"), metrics=metrics, known=known, proxied=proxied)
 
@@ -147,7 +147,7 @@ def test_every_metric_is_documented() -> None:
     section = (
         (ROOT / "docs/reference/metrics.md").read_text().partition("\n## retrofit-hooks\n")[2]
     )
-    for family in HookProgramMetrics.of("shell_operator_").registry.collect():
+    for family in HookProgramMetrics("shell_operator_").registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         assert f"| `{name}` |" in section
 

@@ -12,7 +12,7 @@ import uvloop
 
 from reconciler.clock import SystemClock
 from reconciler.observe.listening import bind
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.serving.bodies import Bodies
 from reconciler.serving.connections import ConnectionLimits
 from reconciler.serving.http import HttpServer, Transport
@@ -36,7 +36,7 @@ class Site:
     """A server with some paths, and raw connections to it."""
 
     def __init__(self, **responds):
-        self.metrics = create_metrics()
+        self.metrics = Metrics()
         self.bodies = Bodies(largest=4 * LARGE, together=8 * LARGE, timeout=WITHIN)
         transport = Transport(
             bodies=self.bodies,

@@ -14,7 +14,7 @@ from reconciler.clock import SystemClock
 from reconciler.errors import Unavailable
 from reconciler.observe.health import HealthServer, Readiness
 from reconciler.observe.listening import bind
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.serving.scraping import Scrapers, scraped
 
 
@@ -112,7 +112,7 @@ async def test_the_cache_of_reviews_is_bounded() -> None:
 @pytest.fixture
 async def ports() -> AsyncIterator[tuple[str, str]]:
     """The plain HTTP address and the HTTPS address of a process."""
-    metrics = create_metrics()
+    metrics = Metrics()
     plain = bind("127.0.0.1", 0, flag="--metrics-port")
     secure = bind("127.0.0.1", 0, flag="--secure-metrics-port")
     health = HealthServer(None, Readiness())

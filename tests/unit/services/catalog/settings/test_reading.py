@@ -5,7 +5,7 @@ import pytest
 from reconciler.engine.match import Subject
 from reconciler.errors import InvalidSetting
 from reconciler.observe.logs import logger
-from reconciler.observe.metrics import create_metrics
+from reconciler.observe.metrics import Metrics
 from reconciler.observe.settings import SettingsReport
 from reconciler.services.catalog.settings import Fault, SettingsHolder, WebhookSettings
 from reconciler.services.catalog.settings.webhooks import (
@@ -179,7 +179,7 @@ def test_very_deep_nesting_is_a_fault_and_not_a_crash():
 
 
 def test_a_fault_is_reported_once_and_its_metric_is_updated(holder):
-    metrics, events = create_metrics(), MemoryEvents()
+    metrics, events = Metrics(), MemoryEvents()
     report = SettingsReport(name="kyverno", log=logger("test"), metrics=metrics, events=events)
     holder.changed.subscribe(report)
 
