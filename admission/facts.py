@@ -29,7 +29,6 @@ class Follows(Protocol):
 
     def fresh(self) -> bool:
         """Return whether the known objects are the stored ones, up to a few seconds of delay."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

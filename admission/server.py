@@ -162,6 +162,5 @@ def _unknown(request: Request) -> Response:
         path in {"/policies", "/exceptions"} or path.removeprefix("/").partition("/")[0] in _ROUTES
     )
     if request.method != "POST" and known:
-        text = f"{request.method} is not supported, the API server sends POST"
-        return error_response(405, text)
+        return error_response(405, f"{request.method} is not supported, the API server sends POST")
     return error_response(404, f"unknown path {path}; the webhooks are {_PATHS}")

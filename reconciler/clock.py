@@ -13,11 +13,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the wall-clock time, timezone-aware, in UTC."""
-        ...
 
     def monotonic(self) -> float:
         """Return monotonic seconds, for durations."""
-        ...
 
 
 class SystemClock:

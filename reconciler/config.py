@@ -397,8 +397,7 @@ def build(
     for name, least in LEAST.items():
         if getattr(built, name, least) < least:
             shown = least if isinstance(least, int) else render_duration(least)
-            msg = f"--{name.replace('_', '-')} must be at least {shown}"
-            raise InvalidSetting(msg)
+            raise InvalidSetting(f"--{name.replace('_', '-')} must be at least {shown}")
     for name in ("namespace_share", "policy_share"):
         if not _LEAST_SHARE <= getattr(built, name) <= _WHOLE:
             msg = f"--{name.replace('_', '-')} must be from {_LEAST_SHARE} to {_WHOLE}"

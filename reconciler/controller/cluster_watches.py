@@ -68,7 +68,6 @@ class ClusterWatches:
     _settings: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        """Subscribe to findings that are reported or acted on."""
         base = self.base
         self._settings = settings_watch(base.client, base.clock, base.settings)
         base.live.changed.subscribe(self.report)

@@ -56,7 +56,6 @@ class OptionalLanguage:
                 )
 
     def __post_init__(self) -> None:
-        """Subscribe to changes of the kinds' availability."""
         self._known = self.original is None
         for watch in self.watches.values():
             watch.turned.subscribe(self._settle)

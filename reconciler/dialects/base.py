@@ -44,32 +44,26 @@ class Dialect(Protocol):
     @property
     def name(self) -> str:
         """The language's name, which its programs carry as their dialect."""
-        ...
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of its policies, in the API version that is watched."""
-        ...
 
     @property
     def refusing(self) -> tuple[Kind, ...]:
         """Those of its kinds whose policies only refuse requests, and never change an object."""
-        ...
 
     @property
     def optional(self) -> bool:
         """Whether controller and webhook run in a cluster that does not serve the kinds."""
-        ...
 
     @property
     def original(self) -> Original | None:
         """The system that must not act on the same policies; None if detected elsewhere."""
-        ...
 
     @property
     def annotations(self) -> tuple[str, ...]:
         """The annotations that `compile` reads; changing one does not change the generation."""
-        ...
 
     def compile(
         self, policy: Object, *, given: Mapping[str, Given] | None = None
@@ -82,14 +76,12 @@ class Dialect(Protocol):
         Raises:
             InvalidPolicy: The policy cannot be compiled; it holds all errors with their locations.
         """
-        ...
 
     def examine(self, policy: Object) -> tuple[CompiledPolicy | None, tuple[InvalidPolicy, ...]]:
         """Return the policy with the rules that compile, and the errors in the rest.
 
         The policy is None where there is an error outside of its rules.
         """
-        ...
 
     def lint(
         self,
@@ -109,7 +101,6 @@ class Dialect(Protocol):
             guard: Returns why a policy must not write a field or make a call.
             wrong: The errors of rules that do not compile; such rules have no further findings.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +160,7 @@ def annotations_of(policy: Object) -> Mapping[str, Any]:
     """
     found = (policy.get("metadata") or {}).get("annotations") or {}
     if not isinstance(found, Mapping):
-        reason = f"expected an object, got {kind_of(found)}"
-        raise InvalidPolicy("metadata.annotations", reason)
+        raise InvalidPolicy("metadata.annotations", f"expected an object, got {kind_of(found)}")
     return found
 
 

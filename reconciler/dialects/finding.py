@@ -66,8 +66,6 @@ class Guard(Protocol):
 
     def of_field(self, field: str) -> str:
         """Return why a policy must not write a field of metadata."""
-        ...
 
     def of_call(self, method: str, path: str) -> str:
         """Return why a policy must not make a call of the API server."""
-        ...

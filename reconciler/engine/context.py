@@ -33,7 +33,6 @@ class Searchable(Protocol):
     @property
     def roots(self) -> frozenset[str]:
         """The names at the top of the data that the expression reads."""
-        ...
 
     def search(self, data: Any, allowance: Allowance) -> Any:
         """Evaluate the expression.
@@ -41,7 +40,6 @@ class Searchable(Protocol):
         Raises:
             EvaluationError: It cannot be evaluated.
         """
-        ...
 
 
 @value_class(frozen=True, slots=True)

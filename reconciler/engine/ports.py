@@ -22,30 +22,24 @@ class Match(Protocol):
     @property
     def namespace(self) -> str:
         """The namespace of a namespaced policy, which applies only within it; else empty."""
-        ...
 
     @property
     def needs(self) -> MatchNeeds:
         """The data about a subject that the match needs beside the object."""
-        ...
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
         """The only namespaces in which objects can match, None where they are not all literal."""
-        ...
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """The only names that objects can have to match, None where they are not all literal."""
-        ...
 
     def evaluate(self, subject: Subject) -> Verdict:
         """Return whether the rule applies to a subject."""
-        ...
 
     def kinds(self) -> tuple[KindScope, ...]:
         """Return the kinds that the match names, each with the operations of its filter."""
-        ...
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         """Return where to list existing objects; together the listings miss no matching object.
@@ -53,7 +47,6 @@ class Match(Protocol):
         Args:
             requests: Find the objects of matching requests; else those that match without one.
         """
-        ...
 
 
 class Condition(Protocol):
@@ -62,12 +55,10 @@ class Condition(Protocol):
     @property
     def roots(self) -> frozenset[str]:
         """The names at the top of the context that the condition reads."""
-        ...
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
         """The paths in the context that the condition reads."""
-        ...
 
     def evaluate(self, context: Context) -> ConditionResult:
         """Return whether the condition holds, with the message of what decided it.
@@ -75,7 +66,6 @@ class Condition(Protocol):
         Raises:
             EvaluationError: It cannot be evaluated on this data.
         """
-        ...
 
 
 class Binding(Protocol):
@@ -84,15 +74,12 @@ class Binding(Protocol):
     @property
     def loads(self) -> bool:
         """Whether any of the names may need data from outside."""
-        ...
 
     def bind(self, context: Context) -> Context:
         """Return a context with the names; each is evaluated when it is first read."""
-        ...
 
     def read_rights(self) -> Iterable[Need | ReadNeed]:
         """Return the rights that are needed to read their data."""
-        ...
 
 
 class Targets(Protocol):
@@ -100,18 +87,15 @@ class Targets(Protocol):
 
     def queries(self, context: Context) -> tuple[list[TargetQuery], list[EvaluationError]]:
         """Return the queries of the targets for a trigger, and the errors of those that fail."""
-        ...
 
     def named_by_content(self, index: int) -> bool:
         """Return whether a target's name or namespace may contain more than names and labels.
 
         Such names are kept out of places that a user without access to the trigger may read.
         """
-        ...
 
     def target_rights(self) -> Sequence[TargetNeed]:
         """Return the rights that each target needs, in the order of the policy."""
-        ...
 
 
 class Mutation(Protocol):
@@ -120,12 +104,10 @@ class Mutation(Protocol):
     @property
     def convergence(self) -> Convergence:
         """Whether the mutation changes nothing in its own result."""
-        ...
 
     @property
     def merge_keys(self) -> bool:
         """Whether it matters which lists merge by key."""
-        ...
 
     def apply(
         self, index: int | None, context: Context, obj: Mapping[str, Any], keys: KeyTable
@@ -142,7 +124,6 @@ class Mutation(Protocol):
             EvaluationError: The mutation cannot be applied, not even in part.
             InvalidPolicy: A patch is invalid after variable substitution.
         """
-        ...
 
 
 class Refusal(Protocol):
@@ -151,7 +132,6 @@ class Refusal(Protocol):
     @property
     def heading(self) -> str:
         """A heading, written once before the messages of all rules that share it; may be empty."""
-        ...
 
     def message(self, context: Context) -> str:
         """Return the message: which rule refuses the request, and why.
@@ -162,4 +142,3 @@ class Refusal(Protocol):
         Raises:
             NeedsLoad: The message uses data that has not been loaded yet.
         """
-        ...

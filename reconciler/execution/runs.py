@@ -43,17 +43,14 @@ class RunObserver(Protocol):
 
     def said(self, run: RunLabels, line: str, stream: str) -> None:
         """Receive a line that a hook printed."""
-        ...
 
     def noticed(self, run: RunLabels, problem: str) -> None:
         """Receive a sentence on a problem that does not fail the run."""
-        ...
 
     def ended(
         self, run: RunLabels, answer: Answer, seconds: float, failure: RunFailure | None
     ) -> None:
         """Receive the result of a run that has ended."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

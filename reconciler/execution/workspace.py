@@ -86,8 +86,7 @@ class Workspace:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            reason = f"${variable} is not UTF-8 text: see byte {error.start}"
-            raise BadAnswer(reason) from error
+            raise BadAnswer(f"${variable} is not UTF-8 text: see byte {error.start}") from error
 
     def remove(self) -> None:
         """Remove the folder with all its content."""

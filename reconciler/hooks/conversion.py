@@ -72,8 +72,7 @@ def check_converted(
         InvalidPolicy: They are not the given objects in an allowed version.
     """
     if len(after) != len(before):
-        reason = f"has {len(after)} objects, expected {len(before)}"
-        raise InvalidPolicy(_PLACE, reason)
+        raise InvalidPolicy(_PLACE, f"has {len(after)} objects, expected {len(before)}")
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
         _check(old, new, versions, f"{_PLACE}[{index}]")
     return tuple(after)

@@ -375,5 +375,4 @@ def _check_list(value: Any, location: str) -> None:
         if not isinstance(first.get(name), str) or not first[name]:
             raise InvalidPolicy(f"{location}[0].{name}", "is required")
     if "value" not in first:
-        reason = 'is required for every op: write value: ""'
-        raise InvalidPolicy(f"{location}[0].value", reason)
+        raise InvalidPolicy(f"{location}[0].value", 'is required for every op: write value: ""')

@@ -73,7 +73,6 @@ class Runs(Protocol):
             ClusterError: It could not be run now; it is retried like a failed run.
             Interrupted: It was stopped for a reason outside the hook.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,4 +112,3 @@ class Answers(Protocol):
         Raises:
             Interrupted: It was stopped for a reason outside the hook.
         """
-        ...

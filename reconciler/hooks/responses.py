@@ -55,12 +55,10 @@ class ResponseFiles(Protocol):
     @property
     def admission(self) -> str:
         """Return the answer to an AdmissionReview."""
-        ...
 
     @property
     def conversion(self) -> str:
         """Return the answer to a ConversionReview."""
-        ...
 
 
 def parse_admission(text: str) -> AdmissionAnswer:

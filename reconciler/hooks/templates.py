@@ -71,8 +71,7 @@ def _text(text: str, location: str) -> _Part:
     place = 0
     for variable in braces.find(text, passes=DEFAULT_LIMITS.passes, location=location):
         if variable.inner:
-            reason = "a variable is nested in another: write one expression"
-            raise InvalidPolicy(location, reason)
+            raise InvalidPolicy(location, "a variable is nested in another: write one expression")
         if place < variable.start:
             parts.append(braces.unescape(text[place : variable.start]))
         parts.append(_variable(variable.body, location))

@@ -106,8 +106,7 @@ def json_values(text: str, names: Iterable[str] = ()) -> Iterator[Any]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    msg = f"{constant} is not a JSON number"
-    raise ValueError(msg)
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def result_of(results: Sequence[Any]) -> Any:

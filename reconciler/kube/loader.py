@@ -181,11 +181,9 @@ class KubeLoader:
         except ValueError as error:
             raise Invalid(f"service {host}: a header cannot be sent") from error
         if status >= _BROKEN:
-            msg = f"service {host}: HTTP {status}"
-            raise Unavailable(msg, status=status)
+            raise Unavailable(f"service {host}: HTTP {status}", status=status)
         if not 200 <= status < 300:  # noqa: PLR2004 - the successes of HTTP
-            msg = f"service {host}: HTTP {status}"
-            raise Invalid(msg, status=status)
+            raise Invalid(f"service {host}: HTTP {status}", status=status)
         return _decode(answer, f"service {host}")
 
 

@@ -209,5 +209,4 @@ def _parse(obj: Object) -> UpdateRequest:
 
 
 def _escaped(value: str) -> str:
-    """Return a value escaped for a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -71,8 +71,7 @@ class MemoryLoader:
         if rest[:1] == ["namespaces"] and len(rest) > 2:  # noqa: PLR2004 - name and resource
             namespace, rest = rest[1], rest[2:]
         if not rest:
-            msg = f"{path} names no resource"
-            raise NoKindMatch(msg, status=404)
+            raise NoKindMatch(f"{path} names no resource", status=404)
         kind = await self._kind(api_version, rest[0], path)
         if len(rest) > 2 and rest[2:] != ["status"]:  # noqa: PLR2004 - below a name
             raise _refused(f"GET {path}")
@@ -96,8 +95,7 @@ class MemoryLoader:
         group, version = split_api_version(api_version)
         found = await self._cluster.of_resource(group, version, plural)
         if found is None:
-            msg = f"{path}: {plural} of {api_version} is not known"
-            raise NoKindMatch(msg, status=404)
+            raise NoKindMatch(f"{path}: {plural} of {api_version} is not known", status=404)
         return found
 
 
@@ -110,5 +108,4 @@ def _split(parts: list[str]) -> tuple[str, list[str]]:
         return parts[1], parts[2:]
     if parts[:1] == ["apis"] and len(parts) >= _SHORTEST:
         return "/".join(parts[1:3]), parts[3:]
-    msg = f"/{'/'.join(parts)} is not a path of the API"
-    raise NotFound(msg, status=404)
+    raise NotFound(f"/{'/'.join(parts)} is not a path of the API", status=404)

@@ -13,7 +13,6 @@ class HookProgramMetrics:
     """The metrics of the program; docs/reference/metrics.md lists them."""
 
     def __init__(self, prefix: str) -> None:
-        """Set all metrics to zero, with a prefix in their names."""
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, labels: tuple[str, ...] = _RUN) -> Counter:

@@ -40,7 +40,6 @@ class CertificateFiles:
     _loaded: tuple[bytes, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        """Start with a context that has no certificate."""
         self.context = server_context(self.callers)
 
     def refresh(self) -> None:

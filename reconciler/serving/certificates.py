@@ -74,25 +74,20 @@ class ServingCertificates(Protocol):
     @property
     def context(self) -> ssl.SSLContext:
         """Return the TLS context for the next connection."""
-        ...
 
     @property
     def bundle(self) -> bytes:
         """Return the CA bundle for clients in PEM; empty as long as there is none."""
-        ...
 
     @property
     def problem(self) -> str:
         """Return why the server cannot serve; empty if it can."""
-        ...
 
     async def obtain(self, warn: Callable[[str], None]) -> None:
         """Return as soon as a certificate is loaded."""
-        ...
 
     async def run(self) -> None:
         """Keep the certificate up to date until cancelled."""
-        ...
 
 
 def server_names(service: str, namespace: str, webhook_url: str) -> frozenset[str]:
@@ -106,8 +101,7 @@ def server_names(service: str, namespace: str, webhook_url: str) -> frozenset[st
     if webhook_url:
         parts = urlsplit(webhook_url)
         if parts.scheme != "https" or not parts.hostname:
-            msg = f"--webhook-url {webhook_url!r}: write it as https://host:port"
-            raise InvalidSetting(msg)
+            raise InvalidSetting(f"--webhook-url {webhook_url!r}: write it as https://host:port")
         names.add(parts.hostname)
     return frozenset(names)
 

@@ -86,7 +86,6 @@ class FileObjects:
         answers: Answers | None = None,
         cue: Cue | None = None,
     ) -> None:
-        """Set the objects, the answers to reads, and the evaluator of CUE programs."""
         self.objects: dict[Key, Object] = {}
         for obj in objects:
             self.objects.setdefault(key_of(obj), obj)

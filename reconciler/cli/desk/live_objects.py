@@ -18,7 +18,6 @@ class LiveObjects:
     """The objects of a cluster, read through a cache, as a session needs them."""
 
     def __init__(self, live: LiveCluster) -> None:
-        """Set the cluster."""
         self._reader = DryRun(live.reader)
         self._loader = live.loader
         self._keys = live.keys
@@ -57,7 +56,6 @@ class Walk:
     """
 
     def __init__(self, live: LiveCluster, programs: Iterable[Program]) -> None:
-        """Set the cluster and the rules."""
         self.unread: list[str] = []
         self._lister = ObjectLister(kinds=live.kinds, reader=live.reader)
         self._programs = tuple(programs)

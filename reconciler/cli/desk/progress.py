@@ -26,12 +26,10 @@ class Bar:
         self._done = 0
 
     def __enter__(self) -> Self:
-        """Show the bar."""
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the bar."""
         self._progress.stop()
 
     def begin(self, what: str) -> None:

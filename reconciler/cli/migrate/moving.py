@@ -132,8 +132,7 @@ class _Finding:
         others = [index for index, rule in enumerate(rules) if _has(rule, _OTHER)]
         leaves = not target.stands_by
         if leaves and others and not acting:
-            text = "no rule of it is a mutate rule: it stays with Kyverno"
-            return self._as(Fate.STAYS, text)
+            return self._as(Fate.STAYS, "no rule of it is a mutate rule: it stays with Kyverno")
         if leaves and others:
             places = ", ".join(f"spec.rules[{index}]" for index in others)
             text = f"{places}: only mutate rules move; put the others into a policy of their own"

@@ -30,7 +30,6 @@ class Difference:
     unexpected: tuple[Identity, ...]
 
     def __bool__(self) -> bool:
-        """Return whether there is a difference."""
         return bool(self.missing or self.unexpected)
 
 

@@ -13,7 +13,6 @@ class WatchedLoader:
     """A `RuleLoader` that records the content of the Secrets that it returns."""
 
     def __init__(self, loader: RuleLoader) -> None:
-        """Set the underlying loader."""
         self.mask = Mask()
         self._loader = loader
 

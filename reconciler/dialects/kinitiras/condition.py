@@ -68,7 +68,6 @@ class Refuses(Condition, Protocol):
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources of the values that the condition reads."""
-        ...
 
     @property
     @override
@@ -82,7 +81,6 @@ class Refuses(Condition, Protocol):
 
     def reason(self, context: Context) -> str:
         """Return the message of the refusal."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

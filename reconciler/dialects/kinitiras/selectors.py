@@ -162,8 +162,7 @@ def _requirement(raw: Any, location: str) -> Requirement:
     operator = fields.get("operator")
     values = reading.strings(fields.get("value"), f"{location}.value")
     if operator not in _OPERATORS:
-        reason = f"expected one of {', '.join(_OPERATORS)}"
-        raise InvalidPolicy(f"{location}.operator", reason)
+        raise InvalidPolicy(f"{location}.operator", f"expected one of {', '.join(_OPERATORS)}")
     if (operator in _WITH_VALUES) != bool(values):
         needed = "at least one value" if operator in _WITH_VALUES else "no values"
         raise InvalidPolicy(f"{location}.value", f"the operator {operator} takes {needed}")

@@ -142,8 +142,7 @@ def read_service_reference(raw: Any, path: Path, location: str, home: str) -> Se
     url = _read_url(fields.get("url"), f"{place}.url", home)
     if token is not None and token.secret is not None and not _HOST.match(url):
         # Otherwise the author of an object could choose the host that gets the credentials.
-        reason = "with auth.secretRef the host takes no placeholder"
-        raise InvalidPolicy(f"{place}.url", reason)
+        raise InvalidPolicy(f"{place}.url", "with auth.secretRef the host takes no placeholder")
     return ServiceReference(
         home=home,
         location=location,
@@ -250,6 +249,5 @@ def _read_seconds(fields: Mapping[str, Any], location: str) -> float:
         return _SECONDS
     found = parse_duration(text)
     if found is None or found < 0:
-        place = f"{location}.expireDuration"
-        raise InvalidPolicy(place, "expected a duration, as 5m or 1h30m")
+        raise InvalidPolicy(f"{location}.expireDuration", "expected a duration, as 5m or 1h30m")
     return found / SECOND or _SECONDS

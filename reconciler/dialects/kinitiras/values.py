@@ -33,12 +33,10 @@ class Source(Protocol):
     @property
     def loads(self) -> bool:
         """Whether the value is read from outside of the request."""
-        ...
 
     @property
     def reads(self) -> frozenset[tuple[str, ...]]:
         """The context paths that the value depends on."""
-        ...
 
     def of(self, context: Context) -> Any:
         """Return the value, or `ABSENT`.
@@ -47,7 +45,6 @@ class Source(Protocol):
             EvaluationError: The value cannot be read.
             NeedsLoad: The value has not been read yet.
         """
-        ...
 
     def needs(self) -> Iterator[Need | ReadNeed]:
         """Yield the rights that reading the value requires; none for a part of the request."""
@@ -60,7 +57,6 @@ class PartOf(Source, Protocol):
     @property
     def path(self) -> Path:
         """The path to the part."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,6 @@ def check_bounds(spec: Any) -> None:
 
 @dataclass(slots=True)
 class _Count:
-    """The counts so far."""
-
     values: int = 0
     variables: int = 0
     characters: int = 0

@@ -118,8 +118,7 @@ def _read_rule(raw: Any, place: str) -> tuple[str, tuple[str, ...]]:
         policy = errors.attempt(reading.string, fields.get("policyName"), f"{place}.policyName")
         names = reading.strings(fields.get("ruleNames"), f"{place}.ruleNames")
         if not names:
-            reason = "name at least one rule; * means all"
-            raise InvalidPolicy(f"{place}.ruleNames", reason)
+            raise InvalidPolicy(f"{place}.ruleNames", "name at least one rule; * means all")
     return policy or "", names
 
 

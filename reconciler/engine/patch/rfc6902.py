@@ -171,7 +171,6 @@ class _Patcher:
         self._nodes = 0
 
     def apply(self, document: Any, operation: Operation) -> Any:
-        """Return the document after one operation."""
         try:
             match operation.name:
                 case "add":

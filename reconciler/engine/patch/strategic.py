@@ -193,7 +193,6 @@ def _ordered(
     schema: Schema | None,
     path: Path,
 ) -> list[Any]:
-    """Return a merged list in the order of `$setElementOrder`."""
     # The API server identifies elements by the first key alone.
     keys = (schema.merge_keys or ())[:1] if schema else ()
     place = ".".join(path)

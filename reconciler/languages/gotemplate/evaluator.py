@@ -318,8 +318,7 @@ class Rendering:
             return self._apply(node, name, method, arguments, dot=dot, final=final, receiver=value)
         fields = value.fields if isinstance(value, Record) and name in value.fields else value
         if not isinstance(fields, Mapping):
-            reason = f"there is no field {name} in {type_name(value)}"
-            raise self._fault(node.position, reason)
+            raise self._fault(node.position, f"there is no field {name} in {type_name(value)}")
         if arguments or final is not _ABSENT:
             raise self._fault(node.position, f"{name} has arguments, but is not a function")
         return loaded(fields.get(name, MISSING))

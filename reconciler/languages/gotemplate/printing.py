@@ -65,7 +65,6 @@ class _Printer:
         self._length = 0
 
     def argument(self, value: Any, verb: str) -> str:
-        """Print an argument."""
         if value is None or value is MISSING:
             return self.spec.pad(_NIL) if verb in "Tv" else f"%!{verb}({_NIL})"
         if verb == "T":

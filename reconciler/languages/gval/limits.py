@@ -62,8 +62,7 @@ class Run:
         """Count and return a value that an operator made; a text may be too long."""
         if isinstance(value, str):
             if len(value) > _MAX_OUTPUT:
-                msg = f"the result is longer than {_MAX_OUTPUT} characters"
-                raise EvaluationError(msg)
+                raise EvaluationError(f"the result is longer than {_MAX_OUTPUT} characters")
             self.spend(len(value))
         return value
 

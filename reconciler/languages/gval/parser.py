@@ -328,8 +328,7 @@ class Parser:
             return Filter(keys[0])
         if separator == ":":
             if len(keys) > len(_SLICE):
-                reason = "a slice has at most a start, an end and a step"
-                raise SyntaxFault(reason, position)
+                raise SyntaxFault("a slice has at most a start, an end and a step", position)
             return Slice(*keys, *_SLICE[len(keys) :])
         return Key(keys[0]) if len(keys) == 1 else Union(tuple(keys))
 

@@ -98,8 +98,7 @@ class Run:
         """Count characters that a function is about to process."""
         self.text -= characters
         if self.text < 0:
-            msg = f"the functions work through more than {self.limits.text} characters"
-            raise Unforgiven(msg)
+            raise Unforgiven(f"the functions work through more than {self.limits.text} characters")
 
     def put_in(self, characters: int) -> None:
         """Count characters of values that become part of a document."""
@@ -120,8 +119,7 @@ class Run:
     def check_text(self, length: int) -> None:
         """Refuse a text that would be too long, before it is built."""
         if length > self.limits.output:
-            msg = f"the result is longer than {self.limits.output} characters"
-            raise Unforgiven(msg)
+            raise Unforgiven(f"the result is longer than {self.limits.output} characters")
 
     def measure(self, value: Any) -> None:
         """Refuse a value that is too large when written out.

@@ -205,8 +205,7 @@ def inner_text(inner: Expression, run: Run) -> str:
     try:
         return as_text(inner.resolve(run), run)
     except EvaluationError as error:
-        msg = f"failed to resolve {inner.source}: {error}"
-        raise Unforgiven(msg) from error
+        raise Unforgiven(f"failed to resolve {inner.source}: {error}") from error
 
 
 def _quoted_parts(source: Source, holes: Sequence[Hole]) -> list[_Quoted]:

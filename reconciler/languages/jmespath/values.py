@@ -81,8 +81,7 @@ def as_text(value: Any, run: Run) -> str:
             allow_nan=False,
         )
     except (TypeError, ValueError):
-        msg = f"a value of type {type(value).__name__} has no JSON form"
-        raise EvaluationError(msg) from None
+        raise EvaluationError(f"a value of type {type(value).__name__} has no JSON form") from None
     text = gojson.escape(text)
     run.check_text(len(text))
     run.read(len(text) * _WRITING)

@@ -203,7 +203,6 @@ class _Document:
         return event.value
 
     def open(self, event: NodeEvent, value: dict[str, Any] | list[Any]) -> None:
-        """Start a map or list."""
         before = self.count
         self.put(event, _Node(value, height=1))
         self.frames.append(_Frame(value, event.anchor, before=before))

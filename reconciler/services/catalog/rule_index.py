@@ -67,7 +67,6 @@ class _Indexed:
 
     @classmethod
     def of(cls, position: int, policy: CompiledPolicy, program: Program) -> Self:
-        """Return the index record of a policy's rule."""
         own = program.match.namespaces
         home = program.origin.namespace
         namespaces = (home,) if home else own

@@ -96,11 +96,9 @@ class Snapshots(Protocol):
 
     def of(self, hook: HookRef) -> SnapshotOf:
         """Return a function that returns the snapshot of a binding of the hook by name."""
-        ...
 
     def problem(self, hook: HookRef, bindings: Sequence[str]) -> str:
         """Return why snapshots of these bindings are incomplete; empty if they are complete."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

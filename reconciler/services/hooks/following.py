@@ -114,11 +114,9 @@ class Records(Protocol):
 
     async def add(self, record: Record) -> None:
         """Accept a record; return when the caller may forget it."""
-        ...
 
     def passed(self, marker: Passed) -> None:
         """Accept that nothing else has to be recorded up to a version."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +153,6 @@ class Informer:
     _counted: int = 0
 
     def __post_init__(self) -> None:
-        """Start with no objects."""
         self._monitor = Monitor(self.binding)
         report = partial(self.account.tell_left_out, self.binding.name, self.scope)
         self._filter = ObjectFilter(binding=self.binding, jq=self.deps.jq, report=report)

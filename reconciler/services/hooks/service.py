@@ -97,7 +97,6 @@ class Hooks:
     _all_begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        """Report failed runs as events."""
         self.dispatcher.ran.subscribe(partial(tell_failure, self.deps.informer.events))
 
     async def run(self) -> None:

@@ -11,7 +11,6 @@ class Access(Protocol):
 
     async def may(self, right: Right) -> bool:
         """Return whether a right is granted now."""
-        ...
 
 
 class Accesses(Access, Protocol):
@@ -22,4 +21,3 @@ class Accesses(Access, Protocol):
 
         For `ServiceAccount.impersonation` they answer whether the programs may impersonate it.
         """
-        ...

@@ -14,7 +14,6 @@ class Cue(Protocol):
         Raises:
             InvalidPolicy: It cannot, or the command is not installed.
         """
-        ...
 
     async def evaluate(self, load: CueLoad) -> Any:
         """Return the value of a program's field, None if it has no such field.
@@ -23,4 +22,3 @@ class Cue(Protocol):
             Invalid: It cannot be evaluated within its limits, or the command is not installed.
             Unavailable: The command cannot be started; a retry may succeed.
         """
-        ...

@@ -20,4 +20,3 @@ class Isolation(Protocol):
             EvaluationError: It exceeds its memory limit, or its result is too large.
             Interrupted: It was stopped before it had a result.
         """
-        ...

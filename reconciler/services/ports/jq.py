@@ -15,7 +15,6 @@ class Jq(Protocol):
         Raises:
             InvalidPolicy: It cannot.
         """
-        ...
 
     async def evaluate(
         self, program: str, inputs: Sequence[Any]
@@ -25,4 +24,3 @@ class Jq(Protocol):
         Raises:
             Interrupted: It was interrupted for an outside reason; a retry may succeed.
         """
-        ...

@@ -12,7 +12,6 @@ class Leases(Protocol):
 
     async def lease(self, name: str) -> Object | None:
         """Return a Lease, None if it does not exist."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +49,9 @@ class CatchUpCheckpoint(Protocol):
 
     async def load(self) -> Checkpoint:
         """Return the checkpoint that was stored last."""
-        ...
 
     async def store(self, checkpoint: Checkpoint) -> None:
         """Replace the stored checkpoint."""
-        ...
 
     async def heartbeat(self) -> AdmissionHeartbeat:
         """Return the last heartbeat of the admission servers."""
-        ...

@@ -39,11 +39,9 @@ class Kinds(Protocol):
         ``kind`` may be ``*``. An exact ``v1`` is the core group only. The result is empty if none
         is served; that answer is cached for some seconds only.
         """
-        ...
 
     async def of_resource(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the kind behind a resource name, None if it is not served."""
-        ...
 
     async def named(self, api_version: str, name: str) -> Kind | None:
         """Return the kind with a name as ``kubectl`` accepts it, None if it is not served.
@@ -52,7 +50,6 @@ class Kinds(Protocol):
             api_version: Empty for the preferred version of the first group that has it.
             name: A kind, a plural, a singular or a short name, in any case.
         """
-        ...
 
 
 class MergeKeys(Protocol):
@@ -60,7 +57,6 @@ class MergeKeys(Protocol):
 
     async def merge_keys(self, api_version: str) -> KeyTable:
         """Return the keys for objects of a group version; none if its schema cannot be read."""
-        ...
 
 
 class Reader(Protocol):
@@ -68,7 +64,6 @@ class Reader(Protocol):
 
     def acting_as(self, account: ServiceAccount | None) -> "Reader":
         """Return a reader that impersonates an account; None returns this one."""
-        ...
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return an object, or its subresource if the kind has one.
@@ -77,7 +72,6 @@ class Reader(Protocol):
             NotFound: There is no such object.
             NoKindMatch: The cluster does not serve the kind, or not any more.
         """
-        ...
 
     async def list_page(
         self,
@@ -94,7 +88,6 @@ class Reader(Protocol):
         It may have fewer items than ``limit`` although more follow, if they are large.
         ``labels`` and ``fields`` are selectors in the API's text form.
         """
-        ...
 
 
 class History(Protocol):
@@ -107,7 +100,6 @@ class History(Protocol):
 
         The version may come from another kind, if both are kept in the same storage.
         """
-        ...
 
 
 class Loader(Protocol):
@@ -120,7 +112,6 @@ class Loader(Protocol):
             NotFound: It does not exist; the rule cannot be evaluated.
             Invalid: It may not be requested, or the answer is unusable.
         """
-        ...
 
 
 def kind_of(load: ObjectLoad, served: Iterable[Kind]) -> Kind:
@@ -146,7 +137,6 @@ class RuleLoader(Loader, Protocol):
 
     def acting_as(self, account: ServiceAccount | None) -> Loader:
         """Return a loader that impersonates an account, as `Reader.acting_as` does."""
-        ...
 
 
 class Writer(Protocol):
@@ -154,7 +144,6 @@ class Writer(Protocol):
 
     def acting_as(self, account: ServiceAccount | None) -> "Writer":
         """Return a writer that impersonates an account, as `Reader.acting_as` does."""
-        ...
 
     async def change(
         self, kind: Kind, before: Object, after: Object, *, manager: str = FIELD_MANAGER
@@ -172,7 +161,6 @@ class Writer(Protocol):
             Invalid: The content is refused.
             Denied: Another admission webhook refused it.
         """
-        ...
 
 
 class Propagation(StrEnum):
@@ -193,11 +181,9 @@ class Operations(Protocol):
             AlreadyExists: An object of that name exists.
             Unavailable: It is unknown whether the object was stored.
         """
-        ...
 
     async def merge_patch(self, kind: Kind, namespace: str, name: str, patch: Object) -> Object:
         """Apply a merge patch, to the subresource if the kind has one; return the object."""
-        ...
 
     async def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Any]) -> Object:
         """Apply a JSON patch, as `merge_patch`.
@@ -206,7 +192,6 @@ class Operations(Protocol):
             Invalid: A step of it does not apply.
             Unavailable: It is unknown whether it was applied.
         """
-        ...
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, propagation: Propagation
@@ -217,4 +202,3 @@ class Operations(Protocol):
             NotFound: There is no such object.
             Unfinished: It still exists after twenty seconds of foreground deletion.
         """
-        ...

@@ -18,7 +18,6 @@ class MatchConditions(Protocol):
         Raises:
             Invalid: They do not compile; the error names them and the reason.
         """
-        ...
 
 
 class Policies(Protocol):
@@ -26,15 +25,12 @@ class Policies(Protocol):
 
     async def get(self, ref: PolicyRef) -> Object:
         """Return a policy, from a live read."""
-        ...
 
     async def stored(self) -> tuple[Object, ...]:
         """Return all policies of all kinds, from live reads."""
-        ...
 
     async def write_status(self, policy: Object, status: Mapping[str, Any]) -> None:
         """Merge fields into the status of a policy."""
-        ...
 
 
 class Feed(Protocol):
@@ -52,7 +48,6 @@ class Feed(Protocol):
 
     def events(self) -> AsyncGenerator[tuple[Change, Object]]:
         """Yield changes forever; objects carry apiVersion and kind."""
-        ...
 
 
 class Entries(Protocol):
@@ -60,11 +55,9 @@ class Entries(Protocol):
 
     def follow(self) -> Feed:
         """Return a feed of all entries."""
-        ...
 
     def follow_objects(self, kind: Kind, namespace: str) -> Feed:
         """Return a feed of all objects of a kind; an empty namespace means all namespaces."""
-        ...
 
     async def write_status(self, entry: Object, status: Mapping[str, Any]) -> Object:
         """Merge fields into the status of exactly this version of an entry; return the stored one.
@@ -73,4 +66,3 @@ class Entries(Protocol):
             Conflict: The entry changed since.
             NotFound: It was deleted.
         """
-        ...

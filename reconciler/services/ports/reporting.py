@@ -15,7 +15,6 @@ class ReportStore(Protocol):
 
     async def get(self, namespace: str) -> Object | None:
         """Return the report of a namespace, None if it has none."""
-        ...
 
     async def put(self, namespace: str, report: Object) -> None:
         """Store a report; one with a resourceVersion replaces only that version.
@@ -25,15 +24,12 @@ class ReportStore(Protocol):
             AlreadyExists: Another writer created it first.
             NotFound: The namespace does not exist.
         """
-        ...
 
     async def delete(self, namespace: str) -> None:
         """Remove the report; succeed if it does not exist."""
-        ...
 
     async def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have a report."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,4 +57,3 @@ class Events(Protocol):
 
     def emit(self, event: Event) -> None:
         """Queue an event."""
-        ...

@@ -47,7 +47,6 @@ class Watching(Protocol):
         Raises:
             Gone: The API server no longer has events since that version.
         """
-        ...
 
     def stored_at(self, scope: WatchScope, version: str) -> AsyncIterator[Object]:
         """Yield the objects as they were stored at a resourceVersion.
@@ -58,7 +57,6 @@ class Watching(Protocol):
         Raises:
             Gone: The storage has compacted that version too.
         """
-        ...
 
 
 class HookObjects(Protocol):
@@ -69,15 +67,12 @@ class HookObjects(Protocol):
 
         Hooks that the program may no longer read are reported as deleted, too.
         """
-        ...
 
     def look(self) -> None:
         """Check now whether the kinds are served, because a definition has been added."""
-        ...
 
     async def stored(self) -> list[Object]:
         """Return all stored hooks; none if the kinds are not served."""
-        ...
 
     async def find(self, ref: PolicyRef) -> Object | None:
         """Return a hook as it is stored now; None if it is known not to exist.
@@ -87,7 +82,6 @@ class HookObjects(Protocol):
         Raises:
             NoKindMatch: The kind is not served, but its objects may still be stored.
         """
-        ...
 
     async def write_status(self, hook: Object, status: Mapping[str, Any]) -> Object:
         """Merge fields into the status of exactly this version of a hook; return the new one.
@@ -96,7 +90,6 @@ class HookObjects(Protocol):
             Conflict: It changed since.
             NotFound: It was deleted.
         """
-        ...
 
 
 class HookRegistry(Protocol):
@@ -104,7 +97,6 @@ class HookRegistry(Protocol):
 
     async def stored(self) -> list[Object]:
         """Return all Hook objects of the namespace."""
-        ...
 
     async def create(self, hook: Object) -> Object:
         """Create a Hook; return it as stored.
@@ -112,7 +104,6 @@ class HookRegistry(Protocol):
         Raises:
             AlreadyExists: A Hook of that name exists.
         """
-        ...
 
     async def replace(self, hook: Object) -> Object:
         """Replace the version of a Hook that its resourceVersion names; return the stored one.
@@ -121,12 +112,9 @@ class HookRegistry(Protocol):
             Conflict: It changed since.
             NotFound: It was deleted.
         """
-        ...
 
     async def delete(self, name: str) -> None:
         """Delete a Hook; succeed if it does not exist."""
-        ...
 
     async def refuse(self, hook: Object, reason: str) -> None:
         """Write to the status of a Hook why it cannot be used."""
-        ...

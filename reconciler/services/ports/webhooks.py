@@ -93,27 +93,21 @@ class Webhooks(Protocol):
 
     async def get(self, ref: ConfigurationRef) -> Object | None:
         """Return a configuration, None if it does not exist."""
-        ...
 
     async def create(self, configuration: Object) -> Object:
         """Create a configuration; raises `AlreadyExists`."""
-        ...
 
     async def replace(self, configuration: Object) -> Object:
         """Replace exactly the given version; raises `Conflict`."""
-        ...
 
     async def delete(self, ref: ConfigurationRef) -> None:
         """Remove a configuration; succeed if it does not exist."""
-        ...
 
     async def check(self, configuration: Object) -> None:
         """Have the API server validate a configuration in a dry run; raises `Invalid`."""
-        ...
 
     async def owner(self) -> Mapping[str, Any] | None:
         """Return the owner reference for configurations, None if the owner does not exist."""
-        ...
 
 
 class Authority(Protocol):
@@ -121,11 +115,9 @@ class Authority(Protocol):
 
     async def restore(self) -> None:
         """Recreate the Secrets for it and the certificate, empty, if they are gone."""
-        ...
 
     async def ca_bundle(self) -> bytes | None:
         """Return its certificates in PEM, None until an admission server has created it."""
-        ...
 
 
 class Definitions(Protocol):
@@ -137,8 +129,6 @@ class Definitions(Protocol):
         Raises:
             NotFound: There is no such definition.
         """
-        ...
 
     async def convert_by(self, name: str, conversion: Mapping[str, Any]) -> None:
         """Write the ``spec.conversion`` of a definition."""
-        ...

@@ -198,8 +198,7 @@ class Processor:
         except Unreadable as error:
             return Fail(reason=Reason.TOO_DEEP, message=str(error))
         except Malformed as error:
-            message = f"{error}; delete the request"
-            return Fail(reason=Reason.MALFORMED_REQUEST, message=message)
+            return Fail(reason=Reason.MALFORMED_REQUEST, message=f"{error}; delete the request")
         except ClusterError as error:
             return self.retry(request, failure(error), jitter)
         except RecursionError:

@@ -35,7 +35,6 @@ class BacklogPublisher(WarnsOnce):
     )
 
     def __post_init__(self) -> None:
-        """Follow the requests that become known."""
         self.dispatcher.known.arrived.subscribe(self._note)
 
     async def run(self) -> None:

@@ -131,7 +131,6 @@ class Loads:
     _bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Begin with all steps that are allowed."""
         self.left = self.limits.trigger
 
     @property

@@ -64,32 +64,26 @@ class Registry(Protocol):
     @property
     def clock(self) -> Clock:
         """Return the clock of the API server."""
-        ...
 
     @property
     def kinds(self) -> Kinds:
         """Return the kinds that discovery finds."""
-        ...
 
     @property
     def webhooks(self) -> Webhooks:
         """Return access to the stored configurations."""
-        ...
 
     @property
     def authority(self) -> Authority:
         """Return the certificate authority."""
-        ...
 
     @property
     def checkpoint(self) -> CatchUpCheckpoint:
         """Return the store of the catch-up checkpoint."""
-        ...
 
     @property
     def access(self) -> Accesses:
         """Return the access checks for the accounts that policies name."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

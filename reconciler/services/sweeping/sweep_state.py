@@ -83,8 +83,7 @@ class SweepState:
         """
         stored = await requests.get(self.request.name)
         if stored.uid != self.request.uid:
-            msg = f"{stored.name} was deleted and created again"
-            raise NotFound(msg)
+            raise NotFound(f"{stored.name} was deleted and created again")
         self.request = stored
 
     def add(self, attempts: Iterable[Attempt | None]) -> None:

@@ -28,11 +28,9 @@ class Waiting(Protocol):
 
     def objects_out_of_reach(self) -> Mapping[MissingRight, frozenset[str]]:
         """Return, by missing right, the names of the objects that it is missing for."""
-        ...
 
     def wake_lacking(self, missing: MissingRight, name: str = "") -> None:
         """Retry the requests that wait for a right on a named object, or on any if empty."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,6 @@ class _Here:
     """An `Isolation` port that evaluates directly: the CLI has no other tenants."""
 
     async def evaluate(self, work: Callable[[], _T], tenant: str) -> _T:
-        """Return the result of the work."""
         del tenant
         return work()
 

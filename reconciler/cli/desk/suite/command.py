@@ -122,7 +122,6 @@ class _Suite:
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """Return the names of test files."""
         return _FILE_NAMES if self.file_name is None else (self.file_name,)
 
     def run(self) -> int:

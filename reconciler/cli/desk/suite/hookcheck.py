@@ -158,8 +158,7 @@ class _Play:
         found = [await self._stored(obj) for obj in wanted]
         for obj, stored in zip(wanted, found, strict=True):
             if stored is None:
-                said = f"there is no {title(obj)}"
-                return self._row(step, part, End.FAILED, "Not found", said)
+                return self._row(step, part, End.FAILED, "Not found", f"there is no {title(obj)}")
         return self._compared(step, part, wanted, found)
 
     def _of_failure(self, step: Step, done: Played) -> Row:

@@ -173,8 +173,7 @@ def _read_operations(resources: Mapping[str, Any], place: str) -> tuple[str, ...
 
 def _known_operation(operation: str, place: str) -> str:
     if operation not in OPERATIONS:
-        reason = f"unknown operation {operation!r}, use {', '.join(OPERATIONS)}"
-        raise InvalidPolicy(place, reason)
+        raise InvalidPolicy(place, f"unknown operation {operation!r}, use {', '.join(OPERATIONS)}")
     return operation
 
 

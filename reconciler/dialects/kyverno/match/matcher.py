@@ -197,8 +197,7 @@ def compile_match(
         if matched is None:
             raise errors.combined()
     if namespace and any(item.namespaces_given for item in matched.filters + excluded.filters):
-        reason = "Filtering namespaces not allowed in namespaced policies"
-        raise InvalidPolicy(location, reason)
+        raise InvalidPolicy(location, "Filtering namespaces not allowed in namespaced policies")
     names = _kind_names(matched)
     texts = dict.fromkeys(text for item in matched.filters for text in item.kind_texts)
     return Matcher(
@@ -220,8 +219,7 @@ def _compile_block(raw: Any, section: Section, place: str, *, user_info: bool) -
     if some and every:
         raise InvalidPolicy(place, "Can't specify any and all together")
     if (some or every) and any(fields.get(name) for name in FILTER_FIELDS):
-        reason = f"can't specify any/all together with {section} resources"
-        raise InvalidPolicy(place, reason)
+        raise InvalidPolicy(place, f"can't specify any/all together with {section} resources")
     if some or every:
         form = "any" if some else "all"
         where = f"{place}.{form}"

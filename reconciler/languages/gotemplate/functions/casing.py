@@ -152,7 +152,6 @@ class _Joined:
         self._pieces: list[str] = []
 
     def text(self) -> str:
-        """Return the whole text."""
         while self._at < len(self._words) - 1:
             kind, word = self._words[self._at]
             self._at += 1

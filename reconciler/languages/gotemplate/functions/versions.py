@@ -142,7 +142,6 @@ class _Constraint:
     is_open: bool
 
     def holds(self, version: Version) -> bool:
-        """Return whether a version satisfies the comparison."""
         if version.pre and not self.version.pre and self.operator != "!=":
             return False
         return _OPERATORS[self.operator](version, self)

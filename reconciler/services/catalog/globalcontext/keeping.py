@@ -45,7 +45,6 @@ class Verdicts(Protocol):
 
     async def take(self, held: Held, status: EntryStatus) -> None:
         """Report what is new about an entry."""
-        ...
 
 
 @dataclass(slots=True)

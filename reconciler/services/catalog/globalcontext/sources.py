@@ -91,15 +91,12 @@ class Source(Protocol):
     @property
     def problem(self) -> str:
         """Return why the data may not be used, empty if it may."""
-        ...
 
     def data(self) -> Any:
         """Return the data, which the caller must not change."""
-        ...
 
     async def run(self) -> None:
         """Keep the data up to date until cancelled."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
