@@ -103,7 +103,9 @@ async def test_a_failed_connection_is_reported(free_address, open_client):
 async def test_the_beginning_of_an_event_is_left_out_if_its_end_never_arrives(client, api):
     event = b'{"type":"ADDED","object":{}}\n'
     api.answer(ROUTE, (200, event + event[:20]))
-    async with client.open_session(lambda *_: None) as session:
-        async with session.get(f"{api.address}{PATH}?watch=true") as response:
-            # The library would end with the error of its parser.
-            assert [part async for part in response.content.iter_chunked(1000)] == [event]
+    async with (
+        client.open_session(lambda *_: None) as session,
+        session.get(f"{api.address}{PATH}?watch=true") as response,
+    ):
+        # The library would end with the error of its parser.
+        assert [part async for part in response.content.iter_chunked(1000)] == [event]
