@@ -63,13 +63,16 @@ class ObjectLister:
         plain = not group or group == version == "*"
         return await self.kinds.find(version if plain else f"{group}/{version}", selector.kind)
 
-    async def all_pages(self, place: ListScope) -> AsyncGenerator[Page]:
-        """Yield the pages of a list; if it expires, which takes minutes, list the rest again."""
-        after = ""
+    async def all_pages(self, place: ListScope, after: str = "") -> AsyncGenerator[Page]:
+        """Yield the pages of a list; if it expires, which takes minutes, list the rest again.
+
+        Args:
+            after: Key of the last object that is left out; empty for none.
+        """
         while True:
             begun = after
             try:
-                async with contextlib.aclosing(self.pages(place)) as pages:
+                async with contextlib.aclosing(self._pages(place)) as pages:
                     async for page in pages:
                         items = tuple(item for item in page.items if list_key(item) > after)
                         after = list_key(items[-1]) if items else after
@@ -80,7 +83,7 @@ class ObjectLister:
             else:
                 return
 
-    async def pages(self, place: ListScope) -> AsyncGenerator[Page]:
+    async def _pages(self, place: ListScope) -> AsyncGenerator[Page]:
         """Yield the pages of a list; one that takes minutes ends with the error `Gone`.
 
         A page counts as in memory until the next one is requested, or the iteration is closed.

@@ -292,9 +292,9 @@ class Sweeper:
         after: str,
     ) -> AsyncGenerator[list[Object]]:
         chosen = _chosen(state.progress)
-        async with contextlib.aclosing(lister.pages(place)) as pages:
+        async with contextlib.aclosing(lister.all_pages(place, after)) as pages:
             async for page in pages:
-                items = [item for item in page.items if list_key(item) > after and chosen(item)]
+                items = list(filter(chosen, page.items))
                 while items:
                     size = self._size(state, program, place)
                     yield items[:size]

@@ -322,7 +322,7 @@ class TestFailures:
             nonlocal lists
             lists += verb == "list"
             if lists == 3:
-                raise Gone("the continue token is too old", status=410)
+                raise Unavailable("no answer")
 
         world.wire.before_read = fail
         request, ended = await go_on(await sweep(policy))
@@ -331,6 +331,23 @@ class TestFailures:
         world.wire.before_read = lambda *_: None
         request = replace(request, status=replace(request.status, sweep=ended.sweep))
         _, ended = await go_on(request)
+        assert ended.disposition == Done()
+        assert ended.sweep.done == 3
+
+    async def test_a_list_that_has_expired_is_no_error(
+        self, world, policy, triggers, sweep, go_on
+    ):
+        triggers("a/1", "a/2", "a/3")
+        lists = 0
+
+        def fail(verb, _kind):
+            nonlocal lists
+            lists += verb == "list"
+            if lists == 3:
+                raise Gone("the continue token is too old", status=410)
+
+        world.wire.before_read = fail
+        _, ended = await go_on(await sweep(policy))
         assert ended.disposition == Done()
         assert ended.sweep.done == 3
 
