@@ -51,6 +51,10 @@ from reconciler.services.processing.results import NOT_FOUND, VANISHED, TargetRe
 
 MAX_TOGETHER = 50
 """The most requests in one patch, which bounds how much a conflict evaluates again."""
+_DROPPED = (
+    "the change was sent, but the API server stored nothing of it: another product's webhook"
+    " takes it back, or the kind does not keep the field"
+)
 _MOST_MARKERS = 1500
 """The newest markers on a target, about 110 KiB: annotations must not exceed 256 KiB."""
 
@@ -280,11 +284,11 @@ class Lanes:
             key, batch, obj, keys=self.keys, guarded=self.protection.guarded
         )
         before = resource_version(obj)
+        none = TargetResult(
+            outcome=Outcome.UNCHANGED, version_before=before, message="no net change"
+        )
         if equal(obj, current):
-            none = TargetResult(
-                outcome=Outcome.UNCHANGED, version_before=before, message="no net change"
-            )
-            return [none if item.outcome is Outcome.PATCHED else item for item in results]
+            return _instead(results, none)
         steps = steps_of(obj, runs) if self.wars.limit else ()
         paused = {step.origin for step in steps if self.wars.judge(key, obj, step)}
         if paused:
@@ -296,12 +300,14 @@ class Lanes:
         with self.lone_rules.writing(programs, key) as manager:
             stored = await writer.change(key.kind, obj, current, manager=manager)
         self.wars.written(key, obj, steps)
+        if _content(stored) == _content(obj):
+            return _instead(results, replace(none, message=_DROPPED))
         changed = sum(result.outcome is Outcome.PATCHED for result in results)
         self.shared += max(0, changed - 1)
         one = TargetResult(
             outcome=Outcome.PATCHED, version_before=before, version_after=resource_version(stored)
         )
-        return [one if item.outcome is Outcome.PATCHED else item for item in results]
+        return _instead(results, one)
 
     async def _without(
         self, key: TargetKey, batch: list[Job], obj: Object, paused: set[Origin]
@@ -311,6 +317,17 @@ class Lanes:
         done = iter(await self._write(key, rest, obj) if rest else ())
         pauses = (self.wars.pause(key, job.program.origin) for job in batch)
         return [self._paused(pause) if pause else next(done) for pause in pauses]
+
+
+def _content(obj: Object) -> Object:
+    """Return an object without what the API server itself notes of a write."""
+    noted = ("managedFields", "resourceVersion")
+    return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k not in noted}}
+
+
+def _instead(results: list[TargetResult], one: TargetResult) -> list[TargetResult]:
+    """Return the results with another one for the jobs that changed the object."""
+    return [one if item.outcome is Outcome.PATCHED else item for item in results]
 
 
 def _redacted(key: TargetKey, batch: list[Job], results: list[TargetResult]) -> list[TargetResult]:

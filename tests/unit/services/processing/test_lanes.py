@@ -158,6 +158,21 @@ async def test_a_change_that_is_already_made_costs_no_write(world, rule, job, su
     assert world.wire.calls["change"] == 0
 
 
+async def test_a_change_that_the_api_server_does_not_store_is_not_called_one(
+    world, rule, job, make
+):
+    deployment = make.object("Deployment", "d", api_version="apps/v1")
+    world.cluster.add(deployment)
+    # Only its subresource changes the status; a webhook may take back any other change as well.
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "namespace": "a"}
+    program = rule(targets=[target], patch={"status": {"replicas": 7}})
+    key = TargetKey(kind=world.kind_of(deployment), namespace="a", name="d")
+    result = await world.lanes.submit(key, job(program))
+    assert world.wire.calls["change"] == 1
+    assert (result.outcome, result.version_after) == (Outcome.UNCHANGED, "")
+    assert "the API server stored nothing of it" in result.message
+
+
 async def test_changes_that_cancel_out_are_not_written(world, rule, job, submit, make):
     world.cluster.add(make.object("Secret", "s", labels={"a": "1"}))
     program = rule(patch=LABEL)
