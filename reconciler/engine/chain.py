@@ -152,7 +152,7 @@ class Step:
         if result.status is not RuleStatus.PASS:
             return result
         after = with_texts(result.after)
-        if fault := object_fault(after, "the object"):
+        if fault := object_fault(after, "object"):
             return self.failed(EvaluationError(f"{NOT_AN_OBJECT}: {fault}"))
         if after is result.after:
             return result

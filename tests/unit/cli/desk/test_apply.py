@@ -768,7 +768,7 @@ def test_a_patch_that_gives_labels_another_type_is_an_error_as_in_a_cluster(
     """
     done = desk.run("apply", policy(rules), "-r", "cm.yaml")
     assert done.exit_code == 1
-    assert f"something that is not an object: the object.metadata.{field}" in done.stderr
+    assert f"something that is not an object: object.metadata.{field}" in done.stderr
     assert "rule next" in desk.run("explain", policy(rules), "--trigger", "cm.yaml").stdout
 
 
