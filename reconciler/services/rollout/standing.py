@@ -120,8 +120,10 @@ _SAME_BUT: Final = (
 _TO_IGNORE: Final = " && ".join(
     (
         # One of the two fields: a policy with both is invalid.
-        "(has(object.spec.failurePolicy) ? [object.spec.failurePolicy] : [])"
-        f' + ("failurePolicy" in {_NEW} ? [{_NEW}.failurePolicy] : []) == ["Ignore"]',
+        (
+            "(has(object.spec.failurePolicy) ? [object.spec.failurePolicy] : [])"
+            f' + ("failurePolicy" in {_NEW} ? [{_NEW}.failurePolicy] : []) == ["Ignore"]'
+        ),
         _SAME_BUT.format(
             "object.spec", "oldObject.spec", '["failurePolicy", "webhookConfiguration"]'
         ),
