@@ -29,7 +29,7 @@ def bind(address: str, port: int, *, flag: str) -> socket.socket:
         listener, place = _opened(address, port)
     except OSError as error:
         reason = error.strerror or str(error)
-        msg = f"cannot listen on {address}:{port}: {reason}; check --bind-address and {flag}"
+        msg = f"cannot listen on {address}:{port}: {reason}; check the address, and {flag}"
         raise InvalidSetting(msg) from error
     try:
         # Connections in TIME_WAIT must not keep a restarted program from binding.
@@ -66,8 +66,7 @@ def bind_optional(address: str, port: int, *, flag: str) -> socket.socket | None
 
 
 def _refused(error: OSError, address: str, port: int, flag: str) -> str:
-    environment = "RETROFIT_" + flag.removeprefix("--").replace("-", "_").upper()
-    choose = f"choose another port with {flag} (or {environment})"
+    choose = f"choose another port with {flag}"
     match error.errno:
         case errno.EADDRINUSE:
             return (
@@ -77,6 +76,6 @@ def _refused(error: OSError, address: str, port: int, flag: str) -> str:
         case errno.EACCES:
             return f"no right to listen on port {port} (below 1024?): {choose}"
         case errno.EADDRNOTAVAIL:
-            return f"{address} is not an address of this machine: set --bind-address"
+            return f"{address} is not an address of this machine: choose another one"
         case _:
             return f"cannot listen on {address}:{port}: {error}; {choose}"

@@ -74,7 +74,8 @@ def test_a_port_in_use_is_reported_with_its_setting():
     assert f"port {port}" in text
     assert "in use" in text
     assert "--metrics-port" in text
-    assert "RETROFIT_METRICS_PORT" in text
+    # Not every flag has a variable of this form: those of retrofit-hooks and `retrofit ui`.
+    assert "RETROFIT_" not in text
 
 
 @pytest.mark.parametrize(
@@ -82,9 +83,11 @@ def test_a_port_in_use_is_reported_with_its_setting():
     [
         ("203.0.113.7", 0, "not an address of this machine"),
         ("127.0.0.1", 70000, "--port"),
-        ("no such host", 1, "--bind-address"),
+        ("no such host", 1, "check the address, and --port"),
     ],
 )
 def test_other_bind_errors_are_explained(address, port, word):
-    with pytest.raises(InvalidSetting, match=word):
+    with pytest.raises(InvalidSetting, match=word) as caught:
         bind(address, port, flag="--port")
+    # In retrofit-hooks the flags of addresses have other names.
+    assert "--bind-address" not in str(caught.value)

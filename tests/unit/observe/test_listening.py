@@ -38,7 +38,7 @@ def test_an_address_that_is_none_is_refused_in_words():
         bind("300.1.1.1", 8080, flag="--port")
     assert str(refused.value).startswith("cannot listen on 300.1.1.1:8080: ")
     assert "Errno" not in str(refused.value)
-    assert "--bind-address" in str(refused.value)
+    assert "check the address, and --port" in str(refused.value)
 
 
 def test_a_machine_without_ipv6_listens_on_every_address_of_ipv4(monkeypatch):
