@@ -205,15 +205,17 @@ def read_exceptions(
         InvalidSetting: An exception is malformed, or the files contain none.
     """
     found: list[PolicyException] = []
-    for document, obj in objects(read_all(names, base=base)):
+    held = list(objects(read_all(names, base=base)))
+    # Those of CEL policies have another group; they are ignored, as the policies are.
+    if names and all(obj.get("kind") != "PolicyException" for _, obj in held):
+        raise InvalidSetting(f"{' '.join(names)}: no PolicyException found")
+    for document, obj in held:
         if not is_exception(obj):
             continue
         try:
             found.append(compile_exception(obj))
         except InvalidPolicy as error:
             raise InvalidSetting(f"{document.place}: {error}") from error
-    if names and not found:
-        raise InvalidSetting(f"{' '.join(names)}: no PolicyException found")
     return tuple(found)
 
 
