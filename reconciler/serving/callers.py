@@ -57,7 +57,8 @@ class Callers:
         try:
             found = x509.load_pem_x509_certificates(file.read_bytes())
         except (OSError, ValueError) as error:
-            reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
+            known = isinstance(error, OSError) and error.strerror
+            reason = known or "it has no certificate"
             msg = (
                 f"{self.flag} {file}: {reason}; write there, in PEM, the certificate of"
                 " the CA that signed the API server's client certificate"

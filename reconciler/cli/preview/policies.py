@@ -72,7 +72,7 @@ async def read_stored(
         try:
             found.append(("cluster", await policies.get(policy_named(key, installation))))
         except NotFound as error:
-            msg = f"there is no file {key}, and the cluster has no such policy"
+            msg = f"policy {key}: the cluster does not have it, and no file has this name"
             raise InvalidSetting(msg) from error
         except NoKindMatch as error:
             msg = f"policy {key}: the cluster knows no policies, so name a file"

@@ -509,7 +509,7 @@ async def test_a_new_client_ca_in_the_file_is_used_without_a_restart(make, tmp_p
     async with Tls(make, tmp_path) as tls:
         old, new = tls.ca, pki.make_ca(NOW)
         tls.file.write_bytes(b"not yet whole")
-        with pytest.raises(InvalidSetting, match=r"--client-ca-file .*client-ca.crt: "):
+        with pytest.raises(InvalidSetting, match=r"client-ca.crt: it has no certificate; write"):
             await tls.certificates.refresh()
         assert (await tls.post(client(old, "kube-apiserver")))[0] == 200
         tls.file.write_bytes(new.certificate)

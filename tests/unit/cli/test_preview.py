@@ -388,7 +388,7 @@ async def test_a_missing_stored_policy_is_reported_in_one_line() -> None:
             raise AssertionError
 
     with pytest.raises(
-        InvalidSetting, match=r"^there is no file a, and the cluster has no such policy$"
+        InvalidSetting, match=r"^policy a: the cluster does not have it, and no file has this"
     ):
         await read_stored(["a"], Policies(), REPLACING)
     with pytest.raises(InvalidSetting, match=r"^policy b: the cluster knows no policies"):
