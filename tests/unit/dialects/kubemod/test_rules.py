@@ -346,7 +346,8 @@ def test_managed_fields_and_the_last_applied_of_a_namespace_are_not_shown() -> N
     assert made["metadata"]["managedFields"] == [{}]
     shown = {**shown, "value": "{{ .Target.syntheticRefs.namespace.metadata | toJson | quote }}"}
     last = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
-    namespace = {**NAMESPACE, "metadata": {**NAMESPACE["metadata"], "annotations": last}}
+    meta = {"name": "shop", "labels": {"team": "blue"}, "annotations": last, "managedFields": [{}]}
+    namespace = {**NAMESPACE, "metadata": meta}
     made = request([patching(shown)], pod, cluster=[namespace]).obj
     assert json.loads(made["metadata"]["annotations"]["shown"]) == {
         "name": "shop",
