@@ -17,7 +17,6 @@ from reconciler.engine.itself import on_existing
 from reconciler.engine.program import FAIL, CompiledPolicy, Origin, Phase, Program, Projection
 from reconciler.errors import InvalidPolicy
 
-_SECONDS: Final = 3
 _OBJECT, _OLD = ("request", "object"), ("request", "oldObject")
 _PROJECTION: Final = Projection(
     object=frozenset({()}),
@@ -65,7 +64,6 @@ def compile_policy(policy: Object, dialect: str) -> CompiledPolicy:
         programs=tuple(programs),
         on_existing=existing,
         failure_policy=failure_policy_of(policy, default=FAIL),
-        timeout=_SECONDS,
         warnings=(*_warnings(rules), *_past(programs if wanted else (), existing)),
         object_labels=(label,) if label else (),
         cue=tuple(
