@@ -225,6 +225,10 @@ class TestOwners:
         assert annotation(rule, owner) == "blue"
         assert annotation(rule, {"metadata": {"labels": {}}}) is None
 
+    def test_a_namespaced_policy_reads_only_a_namespaced_owner(self):
+        load = asked(program({"from": "owner", "path": "a"}, "shop"))
+        assert (load.namespace, load.confined) == ("shop", True)
+
     def test_an_object_with_another_uid_is_not_the_owner(self):
         rule = program({"from": "owner", "path": "/metadata/labels/team"})
         with pytest.raises(EvaluationError, match="has another uid"):
