@@ -63,6 +63,7 @@ RULES: Final = {
     "no-target-namespace": "A rule in kubemod-system never matches its namespaced kinds.",
     "cue": "A program in CUE is evaluated only with --cue.",
     "original-differs": "The policy's original system behaves differently from its documentation.",
+    "never-connects": "A rule lists CONNECT, but no such request reaches it.",
     "credentials": "A policy contains credentials that belong in a Secret.",
     "patch-on-delete": "A patch has no effect on a deleted object.",
     "unknown-policy": "An exception names a policy that is not in the files.",
