@@ -177,7 +177,7 @@ class Election:
                 f" resourceVersion {now}, after {before}. This process ends because it knows"
                 " objects that the cluster has lost; started again, it reads everything anew"
             )
-        if lease.get("spec") != self._lease.get("spec") or not self._lease:
+        if lease.get("spec") != self._lease.get("spec"):
             self._observed_at = self._clock.monotonic()
         self._lease = lease
         self._see(str((lease.get("spec") or {}).get(_HOLDER) or ""))

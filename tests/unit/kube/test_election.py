@@ -168,6 +168,15 @@ async def test_a_renewal_that_fails_once_ends_no_leadership(api, candidate):
     assert (mine.election.problem, lease.spec["holderIdentity"]) == ("", "me")
 
 
+async def test_a_renewal_without_an_answer_is_not_taken_for_that_of_another(api, candidate):
+    lease = StoredLease(api)
+    mine = candidate()
+    await mine.until("started")
+    lease.store(**{**lease.spec, "renewTime": "2026-06-01T00:00:00.000000Z"})
+    await mine.rounds(4)
+    assert (mine.announced, mine.election.witnessed) == (["started"], False)
+
+
 async def test_a_leader_whose_lease_is_taken_stops(api, candidate):
     lease = StoredLease(api)
     mine = candidate()

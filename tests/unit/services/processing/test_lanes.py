@@ -235,6 +235,23 @@ async def test_a_refusal_affects_only_the_request_that_causes_it(
     assert (await world.read(target))["metadata"]["labels"] == {"a": "1", "c": "1"}
 
 
+async def test_an_object_that_lost_the_labels_of_its_selector_is_skipped(
+    world, rule, job, submit, target
+):
+    chosen = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
+    selector = {"matchLabels": {"chosen": "yes"}}
+    program = rule(targets=[{**chosen, "selector": selector}], patch=LABEL)
+    (result,) = await submit(job(program, {"k": "a", "v": "1"}))
+    assert (result.outcome, result.message) == (
+        Outcome.SKIPPED,
+        "the object does not match the target's selector",
+    )
+    await world.edit(target, labels={"chosen": "yes"})
+    (result,) = await submit(job(program, {"k": "a", "v": "1"}))
+    assert result.outcome is Outcome.PATCHED
+    assert (await world.read(target))["metadata"]["labels"] == {"chosen": "yes", "a": "1"}
+
+
 async def test_a_result_does_not_quote_what_another_request_of_the_batch_read(
     world, rule, job, make
 ):

@@ -187,6 +187,7 @@ async def test_triggers_that_do_not_meet_the_preconditions_are_skipped(
     _, ended = await go_on(await sweep(policy))
     assert ended.disposition == Done()
     assert await done(world) == {"a/1"}
+    assert (ended.sweep.done, ended.sweep.matched) == (2, 1)
 
 
 class TestOrder:
@@ -246,6 +247,17 @@ class TestOrder:
         assert await done(world) == set()
         assert ended.sweep.cursor == "secrets@?:a/1"
         assert ended.sweep.done == 2
+
+    async def test_every_list_is_swept_to_its_end(self, world, make, triggers, sweep, go_on):
+        policy = make.policy("q", targets=[EACH], on_change=True)
+        resources = {"kinds": ["Secret", "ConfigMap"], "namespaces": ["a", "b"]}
+        policy["spec"]["rules"][0]["match"] = {"any": [{"resources": resources}]}
+        world.cluster.add(make.object("Secret", "1", "a"))
+        triggers("a/1", "a/2", "b/1", "c/1")
+        _, ended = await go_on(await sweep(world.install(policy)))
+        assert ended.disposition == Done()
+        assert await done(world) == {"a/1", "a/2", "b/1"}
+        assert (ended.sweep.done, ended.sweep.total) == (4, 4)
 
 
 class TestFailures:
