@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
 
+from reconciler.api.meta import Object
 from reconciler.kube.client import Client
 from reconciler.kube.lease import Election, Timing
 from tests.unit.kube.conftest import Api, StillClock
@@ -19,8 +21,9 @@ TIMING = Timing(duration=9.0, renew=6.0, retry=0.01)
 class StoredLease:
     """Answers reads and writes of one Lease; a write must carry the version that it replaces."""
 
-    def __init__(self, api: Api, **spec):
-        self.version, self.spec = (1, spec) if spec else (0, None)
+    def __init__(self, api: Api, **spec: Any) -> None:
+        self.version = 1
+        self.spec: Object | None = spec or None
         api.answer(f"POST {PATH}", self.create)
         api.answer(f"GET {PATH}/kube-retrofit-controller", self.read)
         api.answer(f"PUT {PATH}/kube-retrofit-controller", self.replace)
