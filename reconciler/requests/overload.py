@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from reconciler.api.updaterequest import RequestSpec
+
 _STEP = 10
 """The limit divided by this is the change from which a number is published again."""
 _GRAIN = 1.0
@@ -29,6 +31,11 @@ def holders(policy: str, namespace: str) -> tuple[str, ...]:
     """Return the holders of the shares that a request counts in: its policy and namespace."""
     own = f"{_POLICY}{policy}"
     return (own, f"{_NAMESPACE}{namespace}") if namespace else (own,)
+
+
+def holders_of(spec: RequestSpec) -> tuple[str, ...]:
+    """Return the `holders` of a request with this spec."""
+    return holders(spec.policy.key, spec.resource.namespace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,7 @@ HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 def metrics() -> Iterator[tuple[str, str, Counter | Gauge | Histogram]]:
     """Yield field, exposed name and metric."""
-    made = Metrics()
-    for field in Metrics.__dataclass_fields__:
-        found = getattr(made, field)
+    for field, found in vars(Metrics()).items():
         metric = found.metric if isinstance(found, Series) else found
         if isinstance(metric, Counter | Gauge | Histogram):
             suffix = "_total" if isinstance(metric, Counter) else ""

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from reconciler.api.updaterequest import UpdateRequest
 from reconciler.errors import ClusterError
-from reconciler.requests.overload import Backlog, Thresholds
+from reconciler.requests.overload import Backlog, Thresholds, holders_of
 from reconciler.services.jobs import WarnsOnce, repeat
 from reconciler.services.ports.requests import BacklogStore
 from reconciler.services.processing.dispatch import Dispatcher
-from reconciler.services.processing.known_requests import holders_of
 
 _PAUSE = 1.0
 """Seconds between two checks, and so the least time between two writes."""
@@ -84,4 +83,4 @@ class BacklogPublisher(WarnsOnce):
 
     def _note(self, request: UpdateRequest) -> None:
         if request.resource_version.isdecimal():
-            self._arrived.append((int(request.resource_version), holders_of(request)))
+            self._arrived.append((int(request.resource_version), holders_of(request.spec)))

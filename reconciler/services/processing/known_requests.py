@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reconciler.api.updaterequest import Outcome, UpdateRequest
-from reconciler.requests.overload import holders
+from reconciler.requests.overload import holders_of
 from reconciler.signals import Signal
 
 
@@ -29,7 +29,7 @@ class KnownRequests:
         """Store a request, and return whether it was unknown."""
         unknown = request.name not in self.by_name
         if unknown:
-            self.held_by.update(holders_of(request))
+            self.held_by.update(holders_of(request.spec))
             self.arrived.emit(request)
         self.by_name[request.name] = request
         return unknown
@@ -37,7 +37,7 @@ class KnownRequests:
     def drop(self, name: str) -> None:
         """Forget a request, which is final or deleted."""
         known = self.by_name.pop(name, None)
-        for holder in () if known is None else holders_of(known):
+        for holder in () if known is None else holders_of(known.spec):
             self.held_by[holder] -= 1
             if not self.held_by[holder]:
                 del self.held_by[holder]
@@ -70,11 +70,6 @@ def out_of_reach(request: UpdateRequest) -> set[str]:
     targets = request.status.targets
     found = {item.ref.name for item in targets if item.outcome is Outcome.FORBIDDEN}
     return found or {request.spec.resource.name}
-
-
-def holders_of(request: UpdateRequest) -> tuple[str, ...]:
-    """Return the `overload.holders` of a stored request."""
-    return holders(request.spec.policy.key, request.spec.resource.namespace)
 
 
 def _newer(request: UpdateRequest, known: UpdateRequest) -> bool:

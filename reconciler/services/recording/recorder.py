@@ -11,7 +11,7 @@ from reconciler.clock import Deadline
 from reconciler.engine.program import CompiledPolicy, Program
 from reconciler.errors import ClusterError
 from reconciler.requests.draft import Draft
-from reconciler.requests.overload import holders
+from reconciler.requests.overload import holders_of
 from reconciler.requests.rebuild import why_not_rebuildable
 from reconciler.services.catalog.policy_store import PolicyStore
 from reconciler.services.ports.requests import Requests
@@ -73,16 +73,16 @@ class Recorder:
         versions: dict[str, str] = {}
         turned = self.estimate.turn()
         for draft in drafts:
-            over = self.estimate.is_over(_holders(draft))
+            over = self.estimate.is_over(holders_of(draft.spec))
             rule = self._divertible(draft) if turned or over else None
             if rule is not None:
                 diverted.append(draft)
                 work.append(_by(deadline, draft, self.diversion.divert(*rule)))
-            elif self.estimate.full or self.estimate.full_for(_holders(draft)):
+            elif self.estimate.full or self.estimate.full_for(holders_of(draft.spec)):
                 refused.append(self._refused(draft))
             else:
                 # Counted before the first await: other admission requests decide meanwhile.
-                self.estimate.begin(_holders(draft))
+                self.estimate.begin(holders_of(draft.spec))
                 versions[draft.name] = ""
                 work.append(_by(deadline, draft, self._store(draft, versions)))
         try:
@@ -91,7 +91,7 @@ class Recorder:
         finally:
             for draft in drafts:
                 if draft.name in versions:
-                    self.estimate.end(versions[draft.name], _holders(draft))
+                    self.estimate.end(versions[draft.name], holders_of(draft.spec))
         failed = (*refused, *(item for item in results if item is not None))
         missing = {item.draft.name for item in failed}
         joined = {item.name for item in drafts if item.alone and not versions.get(item.name, "-")}
@@ -118,7 +118,7 @@ class Recorder:
         allowed = max(thresholds.hard, thresholds.limit)
         who = ""
         if not self.estimate.full:
-            holder = self.estimate.full_for(_holders(draft))
+            holder = self.estimate.full_for(holders_of(draft.spec))
             kind, _, name = holder.partition("/")
             who, limit = f" of {kind} {name}", f"its --{kind}-share of --hard-limit"
             number, allowed = self.estimate.held(holder), thresholds.of(holder).hard
@@ -149,10 +149,6 @@ async def _by(deadline: Deadline, draft: Draft, work: Awaitable[None]) -> Unreco
     except ClusterError as error:
         return Unrecorded(draft=draft, reason=failure_label(error), message=str(error))
     return None
-
-
-def _holders(draft: Draft) -> tuple[str, ...]:
-    return holders(draft.spec.policy.key, draft.spec.resource.namespace)
 
 
 def _but(names: set[str], drafts: Iterable[Draft]) -> tuple[Draft, ...]:

@@ -25,29 +25,19 @@ _WORDS: Final = frozenset({"alphabet", "number"})
 _BREAKS: Final = frozenset({"connector", "punctuation"})
 
 
-def _title(text: str) -> str:
-    previous = " "
-    pieces: list[str] = []
-    for each in runes(text):
-        pieces.append(title(each) if _separates(previous) else each)
-        previous = each
-    return "".join(pieces)
+def _first_letters(
+    text: str, change: Callable[[str], str], separates: Callable[[str], bool]
+) -> str:
+    """Change the letters that follow a separator."""
+    letters = runes(text)
+    pairs = zip(f" {letters}", letters, strict=False)
+    return "".join(change(each) if separates(previous) else each for previous, each in pairs)
 
 
 def _separates(character: str) -> bool:
     if character.isascii():
         return not (character.isalnum() or character == "_")
     return not (character.isalpha() or character.isdecimal()) and is_space(character)
-
-
-def _untitle(text: str) -> str:
-    """Change the first letter of each word to lower case."""
-    previous = " "
-    pieces: list[str] = []
-    for each in runes(text):
-        pieces.append(lower(each) if is_space(previous) else each)
-        previous = each
-    return "".join(pieces)
 
 
 def _swapcase(text: str) -> str:
@@ -221,8 +211,8 @@ FUNCTIONS: Family = family(
     {
         "upper": plain(lambda text: upper(runes(text)), STRING),
         "lower": plain(lambda text: lower(runes(text)), STRING),
-        "title": plain(_title, STRING),
-        "untitle": plain(_untitle, STRING),
+        "title": plain(lambda text: _first_letters(text, title, _separates), STRING),
+        "untitle": plain(lambda text: _first_letters(text, lower, is_space), STRING),
         "swapcase": plain(_swapcase, STRING),
         "snakecase": _joined("_"),
         "kebabcase": _joined("-"),
