@@ -343,7 +343,4 @@ def failing(needs: Iterable[Need], installation: Installation) -> Iterator[tuple
             f"{place}: requests that read it fail unless a role grants"
             f" {installation.admission_account} {', '.join(texts)}"
         )
-        yield (
-            text,
-            f'label that ClusterRole {installation.admission_label}: "true"',
-        )
+        yield (text, f'label that ClusterRole {installation.admission_label}: "true"')

@@ -116,9 +116,6 @@ def _namespace(fields: Fields | None) -> dict[str, Any]:
         return {}
     if not len(fields):
         fields.refuse("", "is empty: write nameSelector or labelSelector")
-    found = {
-        "namespaces": _names(fields.part("nameSelector")),
-        "namespace_labels": labels(fields),
-    }
+    found = {"namespaces": _names(fields.part("nameSelector")), "namespace_labels": labels(fields)}
     fields.close()
     return found

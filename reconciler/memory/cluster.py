@@ -15,13 +15,7 @@ from reconciler.api.meta import FIELD_MANAGER, Kind, Object, resource_version
 from reconciler.api.updaterequest import render_time
 from reconciler.clock import Clock, SystemClock
 from reconciler.engine.patch.diff import equal
-from reconciler.errors import (
-    AlreadyExists,
-    Conflict,
-    Invalid,
-    NoKindMatch,
-    NotFound,
-)
+from reconciler.errors import AlreadyExists, Conflict, Invalid, NoKindMatch, NotFound
 from reconciler.memory.kinds import REQUESTS, MemoryKinds
 from reconciler.memory.selectors import compile_fields, compile_labels
 from reconciler.services.ports.objects import Page

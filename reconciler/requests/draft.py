@@ -29,11 +29,7 @@ READ_LATER = frozenset({"", "status"})
 _IDENTITY = ("name", "generateName", "namespace", "uid", "labels")
 _USER_FIELDS = frozenset({"userInfo", "roles", "clusterRoles"})
 _OF_USER = _USER_FIELDS | {"serviceAccountName", "serviceAccountNamespace"}
-_IDENTIFYING = (
-    ("apiVersion",),
-    ("kind",),
-    *(("metadata", name) for name in _IDENTITY),
-)
+_IDENTIFYING = (("apiVersion",), ("kind",), *(("metadata", name) for name in _IDENTITY))
 # Fields that every request has, whatever its rule reads.
 _ALWAYS = frozenset({"operation", "object", "oldObject", "name", "namespace", "kind"})
 _OPEN_FIELDS = frozenset({"apiVersion", "kind", "metadata", "type", "immutable"})

@@ -217,12 +217,7 @@ _OPTIONS: Final = (
         "LOG_PROXY_HOOK_JSON",
         "Print JSON lines of hooks as they are, with hook, binding, event, task and queue added.",
     ),
-    _option(
-        "debug-keep-tmp-files",
-        "DEBUG_KEEP_TMP_FILES",
-        "no",
-        "yes: keep the files of runs.",
-    ),
+    _option("debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "no", "yes: keep the files of runs."),
     click.option(
         "--hook-env",
         multiple=True,

@@ -75,11 +75,7 @@ def _lists(*names: str, text: str) -> Callable[[T], T]:
 @cluster_options
 @_files("--target-resource", "-t", "targets", text="Objects that rules find as targets.")
 @_lists("--target-resources", "target_lists", text="As --target-resource, for several files.")
-@_files(
-    "--context-file",
-    "contexts",
-    text="Objects and data that context entries read.",
-)
+@_files("--context-file", "contexts", text="Objects and data that context entries read.")
 @_files("--exception", "exceptions", text="PolicyExceptions to honour.")
 @_lists("--exceptions", "exception_lists", text="As --exception, for several files.")
 @exception_namespace

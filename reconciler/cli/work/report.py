@@ -5,13 +5,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.updaterequest import (
-    Reason,
-    State,
-    SweepProgress,
-    UpdateRequest,
-    render_time,
-)
+from reconciler.api.updaterequest import Reason, State, SweepProgress, UpdateRequest, render_time
 from reconciler.cli.output.screen import Screen
 from reconciler.cli.output.table import table
 from reconciler.cli.output.words import number, some

@@ -14,11 +14,7 @@ from reconciler.dialects.kyverno.preconditions import Conditions
 from reconciler.dialects.kyverno.readers import find_projection, paths_of, reading_target
 from reconciler.dialects.kyverno.targets import Target
 from reconciler.dialects.kyverno.template import Template
-from reconciler.dialects.kyverno.variables import (
-    Scope,
-    checked_conditions,
-    checked_template,
-)
+from reconciler.dialects.kyverno.variables import Scope, checked_conditions, checked_template
 from reconciler.engine import reading
 from reconciler.engine.given import Given
 from reconciler.engine.match.selectors import compile_selector

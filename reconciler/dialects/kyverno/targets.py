@@ -32,14 +32,7 @@ class Target:
     @property
     def templates(self) -> tuple[Template, ...]:
         """Return the templates of all fields that select objects."""
-        parts = (
-            self.api_version,
-            self.kind,
-            self.namespace,
-            self.name,
-            self.uid,
-            self.selector,
-        )
+        parts = (self.api_version, self.kind, self.namespace, self.name, self.uid, self.selector)
         return tuple(part for part in parts if part is not None)
 
 

@@ -5,11 +5,4 @@ from reconciler.languages.jmespath.faults import MissingKey
 from reconciler.languages.jmespath.functions.registry import IMPURE
 from reconciler.languages.jmespath.limits import DEFAULT_LIMITS, Limits
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "IMPURE",
-    "Expression",
-    "Limits",
-    "MissingKey",
-    "compile_expression",
-]
+__all__ = ["DEFAULT_LIMITS", "IMPURE", "Expression", "Limits", "MissingKey", "compile_expression"]

@@ -22,12 +22,7 @@ from reconciler.api.policyreport import (
 )
 from reconciler.api.updaterequest import Outcome, RequestSpec, TargetStatus, UpdateRequest
 from reconciler.clock import Clock
-from reconciler.dialects.registry import (
-    OPTIONAL_KINDS,
-    REFUSING_KINDS,
-    policy_kind,
-    policy_kinds,
-)
+from reconciler.dialects.registry import OPTIONAL_KINDS, REFUSING_KINDS, policy_kind, policy_kinds
 from reconciler.errors import (
     AlreadyExists,
     ClusterError,

@@ -80,11 +80,7 @@ _STANDING: Final = (
 )
 
 
-def exclusions(
-    programs: Iterable[Program],
-    kinds: Kinds,
-    most: int,
-) -> list[Object]:
+def exclusions(programs: Iterable[Program], kinds: Kinds, most: int) -> list[Object]:
     """Return at most ``most`` conditions that exclude requests from a webhook for all kinds.
 
     A kind that one of the rules names explicitly is not excluded.

@@ -209,9 +209,7 @@ def _mutating(policies: Sequence[CompiledPolicy], given: _Given) -> Iterator[Obj
                 )
 
 
-def _by_route(
-    policies: Sequence[CompiledPolicy],
-) -> Iterator[tuple[str, list[CompiledPolicy]]]:
+def _by_route(policies: Sequence[CompiledPolicy]) -> Iterator[tuple[str, list[CompiledPolicy]]]:
     """Yield the policies of each route, in the order in which the API server calls the routes."""
     alone = [item for item in policies if not item.chained]
     yield CHANGE, [item for item in alone if not item.acts_once]

@@ -54,9 +54,7 @@ def common_wait(attempts: Iterable[Attempt | None], reason: Reason) -> Retry | N
     return waiting[0] if waiting and len(waiting) == len(ends) else None
 
 
-def before_passing(
-    attempts: list[Attempt | None],
-) -> tuple[list[Attempt | None], Retry | None]:
+def before_passing(attempts: list[Attempt | None]) -> tuple[list[Attempt | None], Retry | None]:
     """Return the attempts before the first one that waits for what may pass, and its retry."""
     for index, attempt in enumerate(attempts):
         end = None if attempt is None else attempt.disposition

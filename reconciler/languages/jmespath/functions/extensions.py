@@ -103,10 +103,7 @@ def read(listed: list[Element]) -> _Fields:
             unhandled.append(list(oid))
         if oid == _NAME_CONSTRAINTS:
             fields["PermittedDNSDomainsCritical"] = critical
-    return fields | {
-        "Extensions": shown or None,
-        "UnhandledCriticalExtensions": unhandled or None,
-    }
+    return fields | {"Extensions": shown or None, "UnhandledCriticalExtensions": unhandled or None}
 
 
 def _key_usage(value: Element) -> _Fields:

@@ -4,11 +4,4 @@ from reconciler.services.catalog.globalcontext.keeping import GlobalContext, Wit
 from reconciler.services.catalog.globalcontext.sources import Dependencies, Pace
 from reconciler.services.catalog.globalcontext.statuses import ProblemLog, StatusWriter
 
-__all__ = [
-    "Dependencies",
-    "GlobalContext",
-    "Pace",
-    "ProblemLog",
-    "StatusWriter",
-    "WithEntries",
-]
+__all__ = ["Dependencies", "GlobalContext", "Pace", "ProblemLog", "StatusWriter", "WithEntries"]

@@ -22,13 +22,7 @@ from reconciler.services.catalog.settings.webhooks import (
     parse_texts,
 )
 
-WITHOUT_EFFECT = frozenset(
-    {
-        "defaultRegistry",
-        "enableDefaultRegistryMutation",
-        "maxContextSize",
-    }
-)
+WITHOUT_EFFECT = frozenset({"defaultRegistry", "enableDefaultRegistryMutation", "maxContextSize"})
 
 MUTATED = "Resource Mutated"
 """The action of events about a mutated object."""
