@@ -342,9 +342,6 @@ class Admission:
             for item in of_policies:
                 await item.watch.caught_up()
 
-        def is_caught_up() -> bool:
-            return all(item.watch.is_caught_up() for item in of_policies)
-
         async def read_policies() -> None:
             # The policy may be the first of its kind since the kind was installed.
             if away := [item for item in of_policies if item.watch.absent]:
@@ -367,7 +364,7 @@ class Admission:
             kinds=kinds,
             settings=holder,
             caught_up=caught_up,
-            is_caught_up=is_caught_up,
+            is_caught_up=lambda: all(item.watch.is_caught_up() for item in of_policies),
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from reconciler.clock import SystemClock
@@ -91,10 +92,7 @@ class ExecutableRuns:
         Raises:
             Interrupted: The machine could not run it.
         """
-
-        def reply(run: RunLabels, answer: Answer) -> Reply[_Said]:
-            return self._reply(run, answer, read)
-
+        reply = partial(self._reply, read=read)
         return await self._observed(hook, config, contexts, reply, seconds)
 
     async def _observed(
@@ -110,10 +108,7 @@ class ExecutableRuns:
         if executable is None:
             return read(labels_of(str(hook), config, contexts), Answer(failure=_GONE))
         run = labels_of(executable.name, config, contexts)
-
-        def say(line: str, stream: str) -> None:
-            self.observer.said(run, line, stream)
-
+        say = partial(self.observer.said, run)
         clock = SystemClock()
         begun = clock.monotonic()
         context = render_json(list(contexts), indented=True)
