@@ -386,11 +386,10 @@ def build(
     """
     built = settings(**_empty(settings, environment or {}) | _named(settings, values))
     if built.enable_policy_exception and not built.exception_namespace.strip():
-        msg = (
+        raise InvalidSetting(
             "--enable-policy-exception needs --exception-namespace: the namespaces whose"
             " PolicyExceptions count, or * for all of them"
         )
-        raise InvalidSetting(msg)
     if built.take_over and not built.installation.stands_by:
         msg = f"--take-over needs --policy-group={REPLACING.group}: there is nothing to take over"
         raise InvalidSetting(msg)

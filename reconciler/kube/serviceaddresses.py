@@ -87,22 +87,20 @@ class ServiceResolver(AbstractResolver):
         address = _plain(ipaddress.ip_address(text.partition("%")[0]))
         why = _why_not(address)
         if why and str(address) not in self.hosts:
-            msg = (
+            raise Invalid(
                 f"service {host} may not be called: it resolves to {address}, {why}; if that is"
                 " meant, name the address in --service-hosts"
             )
-            raise Invalid(msg)
 
     def _check_name(self, host: str, canonical: str) -> None:
         asked, name = host.rstrip(".").lower(), canonical.rstrip(".").lower()
         if name == asked or name in {f"{asked}.{domain}" for domain in self.search}:
             return
         if self.namespace or not fits(name, self.hosts):
-            msg = (
+            raise Invalid(
                 f"service {host} may not be called: it is an alias of {name} (as an"
                 " ExternalName is); name the host itself"
             )
-            raise Invalid(msg)
 
 
 def fits(host: str, patterns: Iterable[str]) -> bool:

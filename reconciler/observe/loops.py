@@ -50,10 +50,9 @@ async def forever(name: str, loop: Awaitable[None]) -> NoReturn:
         raise
     except Exception as error:
         _log.exception("a background loop crashed because of a bug in kube-retrofit", loop=name)
-        text = (
+        raise LoopEnded(
             f"{name} ended because of a bug in kube-retrofit ({type(error).__name__}); see its log"
-        )
-        raise LoopEnded(text) from error
+        ) from error
     _log.error("a background loop ended unexpectedly", loop=name)
     raise LoopEnded(f"{name} ended: a bug in kube-retrofit")
 

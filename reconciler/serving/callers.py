@@ -59,11 +59,10 @@ class Callers:
         except (OSError, ValueError) as error:
             known = isinstance(error, OSError) and error.strerror
             reason = known or "it has no certificate"
-            msg = (
+            raise InvalidSetting(
                 f"{self.flag} {file}: {reason}; write there, in PEM, the certificate of"
                 " the CA that signed the API server's client certificate"
-            )
-            raise InvalidSetting(msg) from error
+            ) from error
         pem = (item.public_bytes(serialization.Encoding.PEM).decode() for item in found)
         return "".join(pem)
 

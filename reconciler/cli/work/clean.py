@@ -87,11 +87,10 @@ async def _nobody_leads(place: Workplace) -> None:
         msg = f"cannot tell whether a controller is running: you may not {error.permission}"
         raise InvalidSetting(msg) from error
     if holder.name and holder.fresh:
-        msg = (
+        raise InvalidSetting(
             f"a controller is running in namespace {place.namespace} ({holder.name}), and would"
             " repeat the changes that the annotation marks as done: uninstall it first"
         )
-        raise InvalidSetting(msg)
 
 
 async def _marked(reader: KubeReader, kind: Kind, namespace: str) -> AsyncIterator[Object]:

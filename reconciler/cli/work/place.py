@@ -102,11 +102,10 @@ def policy_key(name: str) -> str:
     inside = _NAMESPACED.fullmatch(name)
     if inside and inside[1] not in _ALONE:
         return f"{inside[1]}/{inside[2]}"
-    msg = (
+    raise InvalidSetting(
         f"{name}: name a ClusterPolicy as NAME, a Policy as NAMESPACE/NAME, and one of another"
         " language with its kind, as modrule/NAMESPACE/NAME or clusteroverridepolicy/NAME"
     )
-    raise InvalidSetting(msg)
 
 
 def request_name(name: str) -> str:

@@ -89,10 +89,9 @@ class Run:
         """Count elements that are about to be visited."""
         self.left -= elements
         if self.left < 0:
-            msg = (
+            raise Unforgiven(
                 f"the expression visits more than {self.limits.elements} elements; narrow it down"
             )
-            raise Unforgiven(msg)
 
     def read(self, characters: int) -> None:
         """Count characters that a function is about to process."""

@@ -152,11 +152,10 @@ def _spliced(outer: _Outer) -> Node:
 def _spliceable(inner: Expression, run: Run) -> str:
     text = inner_text(inner, run)
     if not _PATH_OR_NUMBER.fullmatch(text):
-        msg = (
+        raise EvaluationError(
             f"the value of {inner.source} becomes part of an expression, but is neither a field"
             " path nor a number; write the variable inside quotes"
         )
-        raise EvaluationError(msg)
     return text
 
 

@@ -182,10 +182,9 @@ class _Document:
             return
         self.count += node.count
         if self.count > self.values:
-            msg = (
+            raise TooManyValues(
                 f"has more than {self.values} values, those that aliases repeat counted each time"
             )
-            raise TooManyValues(msg)
         if len(self.frames) + node.height > self.depth:
             raise Unreadable(event, f"nested deeper than {self.depth} levels")
         frame.height = max(frame.height, node.height + 1)

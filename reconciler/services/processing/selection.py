@@ -105,11 +105,10 @@ class TargetFinder:
             return kinds
         inside = tuple(kind for kind in kinds if kind.namespaced)
         if not inside:
-            msg = (
+            raise EvaluationError(
                 f"{query.api_version} {query.kind} is cluster-scoped, so it cannot be in"
                 f" namespace {query.namespace.text}: remove the namespace, and use a ClusterPolicy"
             )
-            raise EvaluationError(msg)
         return inside
 
     async def _is_meant(self, query: TargetQuery, key: TargetKey) -> bool:

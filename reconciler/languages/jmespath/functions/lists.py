@@ -70,10 +70,9 @@ def _by(run: Run, items: list[Any], apply: Apply) -> Callable[[Any], Any]:
         kind = kind_of(value)
         if not (is_number(value) or isinstance(value, str)) or (expected and kind != expected):
             shown = "<nil>" if value is None else kind
-            msg = (
+            raise EvaluationError(
                 f"Invalid type for: {shown}, expected: {expected or 'number or string'} (sort key)"
             )
-            raise EvaluationError(msg)
         expected = kind
         return value
 

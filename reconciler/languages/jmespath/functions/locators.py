@@ -29,11 +29,10 @@ def _image_normalize(_run: Run, image: str) -> str:
     try:
         return split_image(image)["reference"]
     except EvaluationError:
-        reason = (
+        raise Refused(
             f"bad image: {qualified(image)[:_SHOWN]}, defaultRegistry: docker.io,"
             " enableDefaultRegistryMutation: true: invalid reference format"
-        )
-        raise Refused(reason) from None
+        ) from None
 
 
 def _is_external_url(_run: Run, url: str) -> bool:

@@ -98,11 +98,10 @@ def check(value: Any, function: Function, *, position: int, name: str) -> None:
         words = types if len(types) == 1 else [_AMONG_OTHERS[one] for one in types]
         raise refusal(name, WRONG_TYPE.format(position + 1, " or ".join(words)))
     shown = "<nil>" if value is None else kind_of(value)
-    msg = (
+    raise EvaluationError(
         f"Invalid type for: {shown}, expected: {' or '.join(types)}"
         f" (argument {position + 1} of {name})"
     )
-    raise EvaluationError(msg)
 
 
 def refusal(name: str, reason: str) -> EvaluationError:
