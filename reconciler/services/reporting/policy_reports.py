@@ -308,7 +308,7 @@ class Reports(WarnsOnce):
             case Outcome.PATCHED:
                 message = f"mutated {what}"
             case Outcome.UNCHANGED:
-                message = f"{what} is already as the rule requires"
+                message = f"{what}: {target.message or 'already as the rule requires'}"
             case Outcome.SKIPPED:
                 verdict, message = Verdict.SKIP, target.message
             case _:

@@ -31,7 +31,7 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -
     if figures.patched or figures.failed:
         parts = (
             (figures.patched, "patched"),
-            (figures.unchanged, "already as the rules require"),
+            (figures.unchanged, "unchanged"),
             (figures.skipped, "left out by preconditions or anchors"),
             (figures.failed, "failed"),
         )
@@ -40,7 +40,7 @@ def _ended(progress: PolicyProgress, policy: CompiledPolicy, filters: Filters) -
         return f"{said} after {triggers}{_because(progress.last_error if figures.failed else '')}"
     if figures.unchanged:
         count = _number(figures.unchanged, "target")
-        return f"nothing to do: {count} already as the rules require"
+        return f"{count} unchanged: as the rules require, or the API server kept no change"
     if figures.skipped:
         count = _number(figures.skipped, "target")
         return f"{count} found, all left out by preconditions or anchors"

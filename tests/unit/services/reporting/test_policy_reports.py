@@ -212,6 +212,7 @@ async def test_outcomes_become_results(store, reports, write):
         spec(),
         [
             came("one", Outcome.UNCHANGED),
+            came("dropped", Outcome.UNCHANGED, "the API server stored nothing"),
             came("two", Outcome.SKIPPED, "preconditions not met"),
             came("three", Outcome.INVALID, "field is immutable"),
             came("four", Outcome.NOT_FOUND, "not found"),
@@ -219,7 +220,8 @@ async def test_outcomes_become_results(store, reports, write):
     )
     await write()
     assert sorted(store.results()) == [
-        ("one", "pass", "Secret/one in namespace a is already as the rule requires"),
+        ("dropped", "pass", "Secret/dropped in namespace a: the API server stored nothing"),
+        ("one", "pass", "Secret/one in namespace a: already as the rule requires"),
         ("three", "error", "field is immutable"),
         ("two", "skip", "preconditions not met"),
     ]

@@ -104,7 +104,7 @@ async def test_figures_of_requests_are_added_up(world, make, progress, in_force)
     assert (shown["triggers"], shown["patched"], shown["unchanged"]) == (2, 1, 1)
     assert (shown["pending"], shown["failed"]) == (0, 0)
     assert shown["lastRun"].startswith("2026-06-01T12:00:00")
-    assert shown["message"] == "1 patched, 1 already as the rules require after 2 triggers"
+    assert shown["message"] == "1 patched, 1 unchanged after 2 triggers"
 
 
 async def test_unchanged_figures_are_not_written(world, make, progress, in_force, writes):
@@ -299,7 +299,9 @@ class TestWhyZero:
         world.cluster.add(make.object("Secret", "s", labels={"done": "yes"}))
         await work(world, policy, *triggers(world, make, "one"))
         message = await self.shown(world, progress, policy)
-        assert message == "nothing to do: 1 target already as the rules require"
+        assert (
+            message == "1 target unchanged: as the rules require, or the API server kept no change"
+        )
 
     async def test_the_trigger_does_not_meet_the_preconditions(
         self, world, make, progress, in_force
@@ -377,7 +379,7 @@ async def test_a_request_that_is_held_back_is_no_error_and_says_why_it_waits(
     world.dispatcher.wake()
     await world.settle()
     shown = await figures(world, progress, policy)
-    assert shown["message"].startswith("1 patched, 1 already as the rules require, 1 failed after")
+    assert shown["message"].startswith("1 patched, 1 unchanged, 1 failed after")
     assert shown["message"].endswith(f"; last error: {error}")
 
 
