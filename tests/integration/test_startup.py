@@ -270,12 +270,17 @@ def test_a_program_without_rights_waits_and_names_the_right_to_grant(
 def test_a_controller_that_may_not_hold_the_lease_names_the_right_to_grant(
     start: Starter, installed: ControlPlane
 ) -> None:
-    account = installed.service_account_kubeconfig("kyverno", ACCOUNTS["controller"])
-    # The manifests grant the right in the namespace of the programs only.
-    one = start("controller", f"--kubeconfig={account}", "--namespace=default")
+    # An account with the controller's rights except those in the namespace of the programs.
+    role, account = "--clusterrole=kube-retrofit:controller", "default:leaseless"
+    installed.kubectl("create", "serviceaccount", "leaseless", "--namespace=default")
+    installed.kubectl(
+        "create", "clusterrolebinding", "leaseless", role, f"--serviceaccount={account}"
+    )
+    kubeconfig = installed.service_account_kubeconfig("default", "leaseless")
+    one = start("controller", f"--kubeconfig={kubeconfig}")
     one.says("cannot hold the Lease")
-    one.says("get leases.coordination.k8s.io default/kube-retrofit-controller")
-    one.says("grant: get leases.coordination.k8s.io in namespace default")
+    one.says("get leases.coordination.k8s.io kyverno/kube-retrofit-controller")
+    one.says("grant: get leases.coordination.k8s.io in namespace kyverno")
     one.runs()
 
 
