@@ -66,7 +66,7 @@ class Beliefs:
             self._disbelieve(request, "its kind and resource do not match")
             return None
         if not request.name:
-            # The API server sends no old object without a name.
+            # The API server sends none, as an old object has one, also in a deleted collection.
             self._disbelieve(request, "it has no name")
             return None
         try:

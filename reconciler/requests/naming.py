@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.api.meta import LABEL_POLICY, LABEL_SHARD, LABEL_SOURCE
+from reconciler.api.meta import LABEL_POLICY, LABEL_SHARD, LABEL_SOURCE, Object
 from reconciler.api.updaterequest import Source
 
 BUCKETS = 64
@@ -114,17 +114,21 @@ def labels(policy: str, trigger_uid: str, source: Source) -> dict[str, str]:
     }
 
 
+def content_of(obj: Mapping[str, Any]) -> Object:
+    """Return the object without managedFields, resourceVersion and generation."""
+    meta = obj.get("metadata") or {}
+    kept = {key: value for key, value in meta.items() if key not in _VOLATILE}
+    return {**obj, "metadata": kept}
+
+
 def digest(obj: Mapping[str, Any]) -> str:
     """Return a digest of the object without managedFields, resourceVersion and generation.
 
     Key order does not matter; the digest of an object read later is equal as long as nothing
     but those three fields changed.
     """
-    metadata = {
-        key: value for key, value in (obj.get("metadata") or {}).items() if key not in _VOLATILE
-    }
     try:
-        content = orjson.dumps({**obj, "metadata": metadata}, option=orjson.OPT_SORT_KEYS)
+        content = orjson.dumps(content_of(obj), option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         # Nested too deeply. The admission server saw a cut object, so no digest could match.
         content = b""

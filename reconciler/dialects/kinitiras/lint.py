@@ -12,6 +12,7 @@ from reconciler.api.meta import Object, policy_ref
 from reconciler.dialects.finding import Finding, Level, note, warning
 from reconciler.dialects.kinitiras.cue import has_template
 from reconciler.dialects.kinitiras.labelled import ANNOTATION
+from reconciler.dialects.kinitiras.rule import CONNECT, EVERY
 from reconciler.dialects.kinitiras.selectors import CONNECTED
 from reconciler.engine.program import CompiledPolicy
 
@@ -22,8 +23,6 @@ _REFERENCES: Final = (
 )
 _AUTHORIZATION: Final = "authorization"
 _LISTS: Final = frozenset({"In", "NotIn"})
-_EVERY: Final = "*"
-_CONNECT: Final = "CONNECT"
 _CALL: Final = re.compile(r"^\s*processing\s*:", re.MULTILINE)
 
 
@@ -83,10 +82,10 @@ def _operations(
     place: str, rule: Mapping[str, Any], policy: Object, compiled: CompiledPolicy
 ) -> Iterator[Finding]:
     named, where = rule.get("targetOperations") or (), f"{place}.targetOperations"
-    if _CONNECT in named and (why := _why_never_connects(rule, policy, compiled)):
+    if CONNECT in named and (why := _why_never_connects(rule, policy, compiled)):
         reason, cure = why
         yield warning("never-connects", where, f"CONNECT has no effect: {reason}", cure)
-    elif ignored := {_EVERY, _CONNECT}.intersection(named):
+    elif ignored := {EVERY, CONNECT}.intersection(named):
         text = f"kinitiras ignores {ignored.pop()}, so the rule does not apply there; here it does"
         yield _different(where, text, level=Level.WARNING)
 

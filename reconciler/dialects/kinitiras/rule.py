@@ -16,8 +16,8 @@ from reconciler.engine.patch.rfc6902 import Operation, compile_operations
 from reconciler.errors import ErrorList, InvalidPolicy
 
 OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-_EVERY: Final = "*"
-_CONNECT: Final = "CONNECT"
+EVERY: Final = "*"
+CONNECT: Final = "CONNECT"
 _PATCHED: Final = ("CREATE", "UPDATE")
 """Requests of other operations carry no object to change."""
 _OVERRIDERS: Final = ("plaintext", "cue", "template", "renderedCue", "origin")
@@ -73,15 +73,15 @@ def _read_operations(raw: Any, location: str) -> tuple[str, ...]:
     """Read operations; an empty list means all except CONNECT, and a star means all."""
     named = reading.strings(raw, location)
     for index, name in enumerate(named):
-        if name not in (*OPERATIONS, _EVERY):
-            reason = f"expected one of {', '.join(OPERATIONS)}, {_EVERY}"
+        if name not in (*OPERATIONS, EVERY):
+            reason = f"expected one of {', '.join(OPERATIONS)}, {EVERY}"
             raise InvalidPolicy(f"{location}[{index}]", reason)
-    if _EVERY in named and len(named) > 1:
+    if EVERY in named and len(named) > 1:
         raise InvalidPolicy(location, "* stands for all operations; remove the others")
     if not named:
         # A rule without operations is probably not meant to block exec into containers.
-        return tuple(name for name in OPERATIONS if name != _CONNECT)
-    return OPERATIONS if _EVERY in named else named
+        return tuple(name for name in OPERATIONS if name != CONNECT)
+    return OPERATIONS if EVERY in named else named
 
 
 def _read_override(raw: Any, location: str, *, home: str) -> Rule:

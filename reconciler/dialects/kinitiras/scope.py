@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from reconciler.dialects.kinitiras.rule import CONNECT
 from reconciler.dialects.kinitiras.selectors import Selector
 from reconciler.engine.match import (
     Decision,
@@ -16,7 +17,6 @@ from reconciler.engine.match import (
 
 ALL: Final = KindSelector(group="*", version="*", kind="*", subresource="")
 ALL_SUBRESOURCES: Final = replace(ALL, subresource="*")
-_CONNECT: Final = "CONNECT"
 _NAMESPACE: Final = "Namespace"
 
 
@@ -62,7 +62,7 @@ class Scope:
     def _operations(self, selector: KindSelector) -> tuple[str, ...]:
         """Return the operations for a kind: CONNECT for subresources, all others for objects."""
         connects = bool(selector.subresource)
-        return tuple(name for name in self.operations if (name == _CONNECT) is connects)
+        return tuple(name for name in self.operations if (name == CONNECT) is connects)
 
     def listings(self, *, requests: bool = False) -> tuple[Listing, ...]:
         """Return where to list the existing objects, one listing for each selector."""
@@ -88,7 +88,7 @@ class Scope:
     def _why_not(self, subject: Subject) -> str:
         if subject.operation and subject.operation not in self.operations:
             return f"the rule is for {', '.join(self.operations)}, not for {subject.operation}"
-        if subject.subresource and subject.operation != _CONNECT:
+        if subject.subresource and subject.operation != CONNECT:
             return "policies are for objects, not for their subresources"
         # A request for a Namespace has its name as the namespace, too; the object is in none.
         is_namespace = subject.kind == _NAMESPACE and not subject.group

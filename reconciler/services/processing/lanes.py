@@ -39,7 +39,7 @@ from reconciler.errors import (
     NotFound,
 )
 from reconciler.recent import Recent
-from reconciler.requests.naming import child_of
+from reconciler.requests.naming import child_of, content_of
 from reconciler.services.catalog.lone_rules import LoneRules
 from reconciler.services.catalog.protection import Protection
 from reconciler.services.ports.objects import MergeKeys, Reader, Writer
@@ -284,11 +284,8 @@ class Lanes:
             key, batch, obj, keys=self.keys, guarded=self.protection.guarded
         )
         before = resource_version(obj)
-        none = TargetResult(
-            outcome=Outcome.UNCHANGED, version_before=before, message="no net change"
-        )
         if equal(obj, current):
-            return _instead(results, none)
+            return _instead(results, _unchanged(before, "no net change"))
         steps = steps_of(obj, runs) if self.wars.limit else ()
         paused = {step.origin for step in steps if self.wars.judge(key, obj, step)}
         if paused:
@@ -300,8 +297,8 @@ class Lanes:
         with self.lone_rules.writing(programs, key) as manager:
             stored = await writer.change(key.kind, obj, current, manager=manager)
         self.wars.written(key, obj, steps)
-        if _content(stored) == _content(obj):
-            return _instead(results, replace(none, message=_DROPPED))
+        if _kept_nothing(obj, stored):
+            return _instead(results, _unchanged(before, _DROPPED))
         changed = sum(result.outcome is Outcome.PATCHED for result in results)
         self.shared += max(0, changed - 1)
         one = TargetResult(
@@ -319,10 +316,15 @@ class Lanes:
         return [self._paused(pause) if pause else next(done) for pause in pauses]
 
 
-def _content(obj: Object) -> Object:
-    """Return an object without what the API server itself notes of a write."""
-    noted = ("managedFields", "resourceVersion")
-    return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k not in noted}}
+def _kept_nothing(obj: Object, stored: Object) -> bool:
+    """Return whether an object is stored as it was before a write."""
+    before, after = content_of(obj), content_of(stored)
+    # The first comparison is fast, but takes 1 for true.
+    return before == after and equal(before, after)
+
+
+def _unchanged(version: str, message: str) -> TargetResult:
+    return TargetResult(outcome=Outcome.UNCHANGED, version_before=version, message=message)
 
 
 def _instead(results: list[TargetResult], one: TargetResult) -> list[TargetResult]:

@@ -173,6 +173,15 @@ async def test_a_change_that_the_api_server_does_not_store_is_not_called_one(
     assert "the API server stored nothing of it" in result.message
 
 
+async def test_true_in_place_of_one_is_a_change(world, rule, job, make):
+    world.cluster.add({**make.object("ConfigMap", "s"), "data": {"on": 1}})
+    target = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "s"}
+    program = rule(targets=[target], patch={"data": {"on": True}})
+    key = TargetKey(kind=world.cluster.exact("v1", "ConfigMap"), namespace="a", name="s")
+    result = await world.lanes.submit(key, job(program))
+    assert (world.wire.calls["change"], result.outcome) == (1, Outcome.PATCHED)
+
+
 async def test_changes_that_cancel_out_are_not_written(world, rule, job, submit, make):
     world.cluster.add(make.object("Secret", "s", labels={"a": "1"}))
     program = rule(patch=LABEL)

@@ -61,6 +61,19 @@ def go_on(world: World) -> Callable[..., Awaitable[tuple[UpdateRequest, Attempt]
     return run
 
 
+def third_list_fails(error: Exception) -> Callable[[str, Kind], None]:
+    """Return a hook for reads that raises an error at the third page of a list."""
+    lists = 0
+
+    def fail(verb: str, _kind: Kind) -> None:
+        nonlocal lists
+        lists += verb == "list"
+        if lists == 3:
+            raise error
+
+    return fail
+
+
 async def done(world):
     kind = world.cluster.exact("v1", "ConfigMap")
     page = await world.cluster.list_page(kind, labels="done=yes")
@@ -328,15 +341,7 @@ class TestFailures:
         self, world, policy, triggers, sweep, go_on
     ):
         triggers("a/1", "a/2", "a/3")
-        lists = 0
-
-        def fail(verb, _kind):
-            nonlocal lists
-            lists += verb == "list"
-            if lists == 3:
-                raise Unavailable("no answer")
-
-        world.wire.before_read = fail
+        world.wire.before_read = third_list_fails(Unavailable("no answer"))
         request, ended = await go_on(await sweep(policy))
         assert isinstance(ended.disposition, Retry)
         assert ended.sweep.cursor == "configmaps@?:a/2"
@@ -350,15 +355,9 @@ class TestFailures:
         self, world, policy, triggers, sweep, go_on
     ):
         triggers("a/1", "a/2", "a/3")
-        lists = 0
-
-        def fail(verb, _kind):
-            nonlocal lists
-            lists += verb == "list"
-            if lists == 3:
-                raise Gone("the continue token is too old", status=410)
-
-        world.wire.before_read = fail
+        world.wire.before_read = third_list_fails(
+            Gone("the continue token is too old", status=410)
+        )
         _, ended = await go_on(await sweep(policy))
         assert ended.disposition == Done()
         assert ended.sweep.done == 3
